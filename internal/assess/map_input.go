@@ -30,7 +30,7 @@ func NewMapReader() *MapReader { return &MapReader{newManifests()} }
 // Read takes manifests of any number.
 func (r *MapReader) Read(text io.Reader) error { return manifest.Documents(text, r.manifests.parse) }
 
-// MapInput returns the volumes. One that is not valid has its error in Err.
+// Input returns the volumes. One that is not valid has its error in Err.
 func (r *MapReader) Input() (*MapInput, error) { return r.manifests.input() }
 
 // parse passes on the manifests in a text that begins in a line of the input.
@@ -49,7 +49,7 @@ func (m *manifests) parse(text string, line int) error {
 		}
 		for _, one := range list {
 			if one.Kind != strict.Object {
-				return fmt.Errorf("line %d: want a manifest, but got %s", one.Line+line-1, kindOnly(one))
+				return fmt.Errorf("line %d: want a manifest, but got %s", one.Line+line-1, one.Kind)
 			}
 			m.add(object{one})
 		}

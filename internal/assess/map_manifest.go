@@ -94,7 +94,7 @@ func (m *manifests) addPV(o object) {
 		m.pvByName[name] = o
 	}
 	if ref := o.at("spec", "claimRef"); ref.there() {
-		m.pvByClaim[orDefault(ref.text("namespace"), "default")+"/"+ref.text("name")] = o
+		m.pvByClaim[cmp.Or(ref.text("namespace"), "default")+"/"+ref.text("name")] = o
 	}
 }
 
@@ -192,7 +192,7 @@ func (m *manifests) ofPod(volume, pod object, used map[string]*FlexVolume) *Flex
 // claimOfPV is namespace/name, or empty.
 func (m *manifests) claimOfPV(pv object) string {
 	if ref := pv.at("spec", "claimRef"); ref.there() {
-		return orDefault(ref.text("namespace"), "default") + "/" + ref.text("name")
+		return cmp.Or(ref.text("namespace"), "default") + "/" + ref.text("name")
 	}
 	if c, ok := m.claimOf[pv.name()]; ok {
 		return c.key()

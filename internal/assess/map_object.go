@@ -1,14 +1,12 @@
 package assess
 
 import (
+	"cmp"
 	"encoding/json"
 
 	"github.com/flex2csi/flex2csi/internal/strict"
 	"github.com/flex2csi/flex2csi/internal/strict/strictyaml"
 )
-
-// kindOnly leaves the text out, which may be anything.
-func kindOnly(n strict.Node) string { return string(n.Kind) }
 
 // object is a manifest, or a part of one. What is missing is empty. It is not an API type: a
 // manifest may have any other fields. An error names the key and the kind of a value, never
@@ -85,11 +83,4 @@ func (o object) key() string { return o.namespace() + "/" + o.name() }
 
 func (o object) name() string { return o.text("metadata", "name") }
 
-func (o object) namespace() string { return orDefault(o.text("metadata", "namespace"), "default") }
-
-func orDefault(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
-}
+func (o object) namespace() string { return cmp.Or(o.text("metadata", "namespace"), "default") }

@@ -1,9 +1,6 @@
 package assess
 
 import (
-	"maps"
-	"slices"
-
 	"go.yaml.in/yaml/v3"
 
 	"github.com/flex2csi/flex2csi/internal/csiclient"
@@ -36,30 +33,20 @@ type stepDocument struct {
 }
 
 type actionDocument struct {
-	API     string              `yaml:"api,omitempty"`
-	Spec    *attachmentDocument `yaml:"spec,omitempty"`
-	Node    string              `yaml:"node,omitempty"`
-	RPC     string              `yaml:"rpc,omitempty"`
-	Request *yaml.Node          `yaml:"request,omitempty"`
+	API     string         `yaml:"api,omitempty"`
+	Spec    map[string]any `yaml:"spec,omitempty"`
+	Node    string         `yaml:"node,omitempty"`
+	RPC     string         `yaml:"rpc,omitempty"`
+	Request *yaml.Node     `yaml:"request,omitempty"`
 }
 
-// An attachmentDocument is the spec of a VolumeAttachment, by the names of the API.
-type attachmentDocument struct {
-	Attacher string `yaml:"attacher"`
-	NodeName string `yaml:"nodeName"`
-	Source   struct {
-		Inline struct {
-			AccessModes []csivol.AccessMode `yaml:"accessModes"`
-			CSI         struct {
-				Driver       string            `yaml:"driver"`
-				VolumeHandle string            `yaml:"volumeHandle"`
-				FSType       string            `yaml:"fsType,omitempty"`
-				Secret       map[string]string `yaml:"controllerPublishSecretRef,omitempty"`
-				Attributes   map[string]string `yaml:"volumeAttributes,omitempty"`
-			} `yaml:"csi"`
-			MountOptions []string `yaml:"mountOptions,omitempty"`
-		} `yaml:"inlineVolumeSpec"`
-	} `yaml:"source"`
+// A csiSource is that of a VolumeAttachment, by the names of the API.
+type csiSource struct {
+	Driver       string            `yaml:"driver"`
+	VolumeHandle string            `yaml:"volumeHandle"`
+	FSType       string            `yaml:"fsType,omitempty"`
+	Secret       map[string]string `yaml:"controllerPublishSecretRef,omitempty"`
+	Attributes   map[string]string `yaml:"volumeAttributes,omitempty"`
 }
 
 // YAML returns the plan for people.
@@ -133,27 +120,25 @@ func (p *Plan) action(a Action) actionDocument {
 	return d
 }
 
-func (p *Plan) attachment(a *csivol.Attachment) *attachmentDocument {
-	d := &attachmentDocument{Attacher: a.Driver, NodeName: a.Node}
-	inline := &d.Source.Inline
-	inline.AccessModes = append([]csivol.AccessMode{}, a.AccessModes...)
-	for _, flag := range sensitive.MaskOptions(a.MountFlags) {
-		inline.MountOptions = append(inline.MountOptions, p.Redact(flag))
-	}
-	csi := &inline.CSI
-	csi.Driver, csi.VolumeHandle, csi.FSType = a.Driver, p.Redact(a.Handle), p.Redact(a.FSType)
+// attachment is the spec of a VolumeAttachment.
+func (p *Plan) attachment(a *csivol.Attachment) map[string]any {
+	csi := csiSource{Driver: a.Driver, VolumeHandle: p.Redact(a.Handle), FSType: p.Redact(a.FSType), Attributes: map[string]string{}}
 	if a.Secret != nil {
 		csi.Secret = map[string]string{"name": a.Secret.Name, "namespace": a.Secret.Namespace}
 	}
-	for _, key := range slices.Sorted(maps.Keys(a.Context)) {
-		if csi.Attributes == nil {
-			csi.Attributes = map[string]string{}
-		}
-		value := p.Redact(a.Context[key])
+	for key, value := range a.Context {
 		if sensitive.Key(key) {
 			value = sensitive.Mask
 		}
-		csi.Attributes[p.Redact(key)] = value
+		csi.Attributes[p.Redact(key)] = p.Redact(value)
 	}
-	return d
+	inline := map[string]any{"accessModes": a.AccessModes, "csi": csi}
+	if len(a.MountFlags) > 0 {
+		var flags []string
+		for _, flag := range sensitive.MaskOptions(a.MountFlags) {
+			flags = append(flags, p.Redact(flag))
+		}
+		inline["mountOptions"] = flags
+	}
+	return map[string]any{"attacher": a.Driver, "nodeName": a.Node, "source": map[string]any{"inlineVolumeSpec": inline}}
 }

@@ -140,8 +140,10 @@ func (p *ClassPlan) Show(report.View) *report.Report {
 }
 
 func (c *newClass) cells() []string {
-	return []string{c.old.Name, c.old.Provisioner, c.object.Provisioner, c.object.Name,
-		strconv.Itoa(c.named[claimTemplate]), strconv.Itoa(c.named[ephemeralVolume]), strconv.Itoa(c.named[pendingClaim]), c.state()}
+	return []string{
+		c.old.Name, c.old.Provisioner, c.object.Provisioner, c.object.Name,
+		strconv.Itoa(c.named[claimTemplate]), strconv.Itoa(c.named[ephemeralVolume]), strconv.Itoa(c.named[pendingClaim]), c.state(),
+	}
 }
 
 func (c *newClass) note() report.Note {

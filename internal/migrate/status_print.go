@@ -94,13 +94,13 @@ func (t *Situation) summary() []report.Note {
 		count[v.State]++
 		mounts += len(v.OldMounts)
 	}
-	text := fmt.Sprintf("%d volumes are migrated, %d taken back", count[Migrated], count[TakenBack])
+	parts := []string{fmt.Sprintf("%d volumes are migrated, %d taken back", count[Migrated], count[TakenBack])}
 	for _, s := range []State{UnderWay, Halted, WithoutVolume, Contradictory, Removed} {
 		if count[s] > 0 {
-			text += fmt.Sprintf(", %d %s", count[s], s)
+			parts = append(parts, fmt.Sprintf("%d %s", count[s], s))
 		}
 	}
-	text += fmt.Sprintf(". %d mounts of the bridge are left of migrated volumes", mounts)
+	text := fmt.Sprintf("%s. %d mounts of the bridge are left of migrated volumes", strings.Join(parts, ", "), mounts)
 	if mounts > 0 {
 		text += ", until their pods are restarted, whenever that suits"
 	}
