@@ -67,7 +67,8 @@ func (s *AttachmentStatus) Filter(names []string) *AttachmentStatus {
 
 // Show makes a table with a row for each attachment.
 func (s *AttachmentStatus) Show(view report.View) *report.Report {
-	return &report.Report{Sections: []report.Section{s.table(view == report.Wide).section()}}
+	t := s.table(view == report.Wide)
+	return &report.Report{Sections: []report.Section{t.section()}}
 }
 
 // ObjectNames are the VolumeAttachments, as type/name.
@@ -94,11 +95,8 @@ func (s *AttachmentStatus) table(wide bool) table {
 			attached = "yes"
 		}
 		trouble := strings.TrimSpace(a.AttachError + " " + a.DetachError)
-		row := []string{name, a.PersistentVolume, a.Node, a.AttachedBy, attached, since(s.Time, a.Created), a.State, a.Reason, short(trouble, wide)}
-		if wide {
-			row = append(row, a.CSIDriver, a.VolumeHandle, a.FlexDriver, a.Pod)
-		}
-		t.rows = append(t.rows, row)
+		t.add(name, a.PersistentVolume, a.Node, a.AttachedBy, attached, since(s.Time, a.Created), a.State, a.Reason, short(trouble, wide),
+			a.CSIDriver, a.VolumeHandle, a.FlexDriver, a.Pod)
 	}
 	return t
 }

@@ -9,7 +9,8 @@ import (
 // Show makes tables with a row for each volume, or for each pod and volume.
 func (s *BridgeStatus) Show(view report.View, byPod bool) *report.Report {
 	isWide := view == report.Wide
-	r := &report.Report{Sections: []report.Section{s.volumeTable(isWide, byPod).section()}}
+	volumes := s.volumeTable(isWide, byPod)
+	r := &report.Report{Sections: []report.Section{volumes.section()}}
 	for _, t := range []table{s.failureTable(isWide), s.driverTable(), s.lostTable(), s.pendingUnmountTable()} {
 		if len(t.rows) > 0 {
 			r.Sections = append(r.Sections, t.section())
@@ -32,7 +33,10 @@ type table struct {
 	rows   [][]string
 }
 
-func (t table) section() report.Section {
+// add adds a row. Its last cells are of columns that only a wide table has.
+func (t *table) add(row ...string) { t.rows = append(t.rows, row[:len(t.header)]) }
+
+func (t *table) section() report.Section {
 	return report.Section{Rows: &report.Rows{Columns: t.header, All: slices.Values(t.rows)}}
 }
 
