@@ -114,7 +114,7 @@ bench: build $(TOOLS)/benchstat ## measure start-up, mounting and throughput aga
 
 .PHONY: bench-plan
 bench-plan: ## measure migrate plan and map of 100, 1,000 and 10,000 volumes, and what apply needs for 10,000
-	go test -count=1 -timeout 20m -run '^$$' -bench '^Benchmark(Plan|Report)$$' -benchtime 3x ./internal/migrate ./internal/dryrun
+	go test -count=1 -timeout 20m -run '^$$' -bench '^Benchmark(Plan|Report)$$' -benchtime 3x ./internal/migrate ./internal/assess
 	go test -count=1 -timeout 20m -run '^$$' -bench '^BenchmarkApply$$' -benchtime 1x ./internal/migrate
 
 .PHONY: bench-cluster

@@ -69,18 +69,18 @@ func (o *assessOptions) run(c *cobra.Command, _ []string) error {
 		return err
 	}
 	in.Configuration = configuration
-	report, err := assess.Assess(in, time.Now())
+	found, err := assess.Assess(in, time.Now())
 	if err != nil {
 		return err
 	}
-	if err := o.format.print(env.out, report, report.Table); err != nil {
+	if err := o.format.print(env.out, found, found.Show); err != nil {
 		return err
 	}
-	if o.failOn != "" && report.FlexVolumes > 0 {
-		return fmt.Errorf("%d objects have or make FlexVolumes; do not upgrade to a release without FlexVolume", report.FlexVolumes)
+	if o.failOn != "" && found.FlexVolumes > 0 {
+		return fmt.Errorf("%d objects have or make FlexVolumes; do not upgrade to a release without FlexVolume", found.FlexVolumes)
 	}
-	if o.failOn != "" && len(report.Incomplete) > 0 {
-		return fmt.Errorf("no FlexVolume was found, but not all was read: %s", some(report.Incomplete))
+	if o.failOn != "" && len(found.Incomplete) > 0 {
+		return fmt.Errorf("no FlexVolume was found, but not all was read: %s", some(found.Incomplete))
 	}
 	return nil
 }

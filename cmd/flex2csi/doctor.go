@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"runtime"
 	"time"
@@ -93,7 +92,7 @@ func (o *doctorOptions) examine(c *cobra.Command) error {
 	ctx, stop := untilInterrupted(c)
 	defer stop()
 	r := doctor.Run(ctx, o.Options)
-	if err := o.format.print(env.out, r, func(out io.Writer, _ bool) error { return r.Print(out) }); err != nil {
+	if err := o.format.print(env.out, r, r.Show); err != nil {
 		return err
 	}
 	faults, warnings := r.Count(doctor.Error), r.Count(doctor.Warning)

@@ -13,9 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/flex2csi/flex2csi/internal/assess"
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/csivol"
-	"github.com/flex2csi/flex2csi/internal/dryrun"
 	"github.com/flex2csi/flex2csi/internal/kube"
 	"github.com/flex2csi/flex2csi/internal/kubeobject"
 	"github.com/flex2csi/flex2csi/internal/manifest"
@@ -26,7 +26,7 @@ import (
 type mapOptions struct {
 	config, driver string
 	files          []string
-	node           dryrun.Node
+	node           assess.Node
 	api            apiAccess
 	format         outputFormat
 }
@@ -48,7 +48,7 @@ volume. The exit status is 1 if one of the volumes does not work.
 
 The capabilities of the CSI driver decide what it is asked. --capability takes:
 
-    ` + strings.Join(dryrun.Capabilities(), "\n    ") + `
+    ` + strings.Join(assess.Capabilities(), "\n    ") + `
 
 Those that both services may have mean both. Without a controllerEndpoint in the
 configuration the controller service is not asked.`,
@@ -71,12 +71,12 @@ configuration the controller service is not asked.`,
 	set.BoolVar(&o.node.ControlPlaneAttaches, "attach", false, "the FlexVolume driver is installed with --attach")
 	set.BoolVar(&o.node.Cluster, "in-cluster", false, "flex2csi serve has access to the API server")
 	o.api.addKubectl(c)
-	set.StringSliceVar(&o.node.Capabilities, "capability", dryrun.DefaultCapabilities(), "`names` of what the CSI driver can do")
+	set.StringSliceVar(&o.node.Capabilities, "capability", assess.DefaultCapabilities(), "`names` of what the CSI driver can do")
 	set.StringVar(&o.node.KubeletDir, "kubelet-dir", "", "`directory` of the kubelet (default: that of the callout, or /var/lib/kubelet)")
 	set.StringVar(&o.node.Name, "node-name", "node-1", "`name` of the node in Kubernetes")
 	set.StringVar(&o.node.ID, "node-id", "", "`id` of the node for the CSI driver")
 	o.format.add(c)
-	completes(c, "capability", separated(fixed(dryrun.Capabilities())))
+	completes(c, "capability", separated(fixed(assess.Capabilities())))
 	completes(c, "node-name", o.api.names(nodeNames()))
 	completes(c, "driver", o.api.names(flexDrivers()))
 	output := set.Lookup("output")
@@ -102,24 +102,24 @@ func (o *mapOptions) run(ctx context.Context, args []string, auto bool, env envi
 			return err
 		}
 	}
-	planner, err := dryrun.NewPlanner(c, o.node, in.CSIDrivers)
+	planner, err := assess.NewPlanner(c, o.node, in.CSIDrivers)
 	if err != nil {
 		return err
 	}
-	report := planner.Report(in.Volumes)
+	found := planner.Report(in.Volumes)
 	if len(o.files) > 0 && len(args) > 0 {
-		if report, err = report.Select(args); err != nil {
+		if found, err = found.Select(args); err != nil {
 			return fmt.Errorf("%s: %w", strings.Join(o.files, ", "), err)
 		}
 	}
-	if auto && len(report.Plans) == 1 {
+	if auto && len(found.Plans) == 1 {
 		o.format.chosen = asYAML
 	}
-	if err := o.print(planner, report, env.out); err != nil {
+	if err := o.print(planner, found, env.out); err != nil {
 		return err
 	}
-	o.askCSIDrivers(report.WithoutCSIDriver, env.err)
-	if err := notOK(report); err != nil || len(in.Unclear) == 0 {
+	o.askCSIDrivers(found.WithoutCSIDriver, env.err)
+	if err := notOK(found); err != nil || len(in.Unclear) == 0 {
 		return err
 	}
 	return fmt.Errorf("the volumes work, but not all was understood: %s", some(in.Unclear))
@@ -161,12 +161,12 @@ func (o *mapOptions) check(args []string) error {
 	return nil
 }
 
-func (o *mapOptions) input(args []string, env environment) (*dryrun.Input, error) {
+func (o *mapOptions) input(args []string, env environment) (*assess.MapInput, error) {
 	if len(o.files) == 0 {
-		v, err := dryrun.FromCall(o.driver, args)
-		return &dryrun.Input{Volumes: []*dryrun.FlexVolume{v}}, err
+		v, err := assess.FromCall(o.driver, args)
+		return &assess.MapInput{Volumes: []*assess.FlexVolume{v}}, err
 	}
-	reader := dryrun.NewReader()
+	reader := assess.NewMapReader()
 	for _, path := range o.files {
 		if err := manifest.Open(path, env.in, func(name string, r io.Reader) error {
 			if err := reader.Read(r); err != nil {
@@ -204,7 +204,7 @@ func (o *mapOptions) csiDrivers(ctx context.Context) (map[string]csivol.DriverIn
 }
 
 // notOK returns nil if all volumes work.
-func notOK(r *dryrun.Report) error {
+func notOK(r *assess.MapResult) error {
 	bad := r.Bad()
 	if len(bad) == 0 {
 		return nil

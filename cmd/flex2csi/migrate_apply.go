@@ -11,6 +11,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+	"github.com/flex2csi/flex2csi/internal/report"
 )
 
 // applyOptions are the flags of migrate apply.
@@ -166,7 +167,7 @@ func mayAll(plan *migrate.Plan) error {
 func (o *applyOptions) show(plan *migrate.Plan, tasks []migrate.Task, left []migrate.Result, env environment) error {
 	shown := *plan
 	shown.Related = nil // it is not replaced: only plan shows it
-	if err := shown.Table(env.err, false); err != nil {
+	if err := shown.Show(report.Table).Write(env.err, report.Table); err != nil {
 		return err
 	}
 	var b strings.Builder

@@ -95,7 +95,7 @@ func (o *classesOptions) run(c *cobra.Command, names []string) error {
 		}
 		return plan.Incomplete()
 	}
-	return o.format.print(env.out, plan, plan.Table)
+	return o.format.print(env.out, plan, plan.Show)
 }
 
 // read reads the objects and the configuration. There may be no bridge any more.

@@ -80,7 +80,7 @@ func (o *finishOptions) finish(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if err := o.format.print(env.out, result, result.Table); err != nil {
+	if err := o.format.print(env.out, result, result.Show); err != nil {
 		return err
 	}
 	if !result.Free(len(o.drivers) > 0) {

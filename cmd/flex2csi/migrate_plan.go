@@ -3,11 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
 	"github.com/flex2csi/flex2csi/internal/migrate"
+	"github.com/flex2csi/flex2csi/internal/report"
 )
 
 // planOptions are the flags of migrate plan.
@@ -66,12 +66,12 @@ func (o *planOptions) plan(c *cobra.Command, names []string) error {
 			return fmt.Errorf("write the plan: %w", err)
 		}
 	}
-	err = o.format.print(env.out, plan, func(out io.Writer, wide bool) error {
-		if err := plan.Table(out, wide); err != nil {
-			return err
+	err = o.format.print(env.out, plan, func(view report.View) *report.Report {
+		r := plan.Show(view)
+		if sum := &r.Sections[len(r.Sections)-1]; view != report.Page {
+			sum.Notes = append(sum.Notes, report.Note{Text: "Nothing was changed."})
 		}
-		_, err := io.WriteString(out, "Nothing was changed.\n")
-		return err
+		return r
 	})
 	return errors.Join(err, unanswered(plan))
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+	"github.com/flex2csi/flex2csi/internal/report"
 )
 
 // TestProgress: a line for each event, in a log as at a terminal, where one line
@@ -95,7 +96,7 @@ func TestResults(t *testing.T) {
 		t.Errorf("it was named: %v", err)
 	}
 	var out bytes.Buffer
-	if err := r.table(&out, false); err != nil {
+	if err := r.show(report.Table).Write(&out, report.Table); err != nil {
 		t.Fatal(err)
 	}
 	for _, line := range []string{"a       ns/a   migrated      Finished  1s        -                 -     41\n", "\nc: PUT BACK: the pod came back\n", "\nh, i: later: it was not started: --until 05:00\n"} {

@@ -1,17 +1,15 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+	"github.com/flex2csi/flex2csi/internal/report"
 )
 
 // results are the results of all volumes.
@@ -30,41 +28,32 @@ type results struct {
 	unread error
 }
 
-// table prints a table.
-func (r *results) table(out io.Writer, wide bool) error {
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprint(t, "VOLUME\tCLAIM\tRESULT\tSTAGE\tLOST FOR\tTAKEN OVER AFTER\tTOOK\tREQUESTS")
-	if wide {
-		fmt.Fprint(t, "\tDIRECTION\tMODE")
-	}
-	fmt.Fprintln(t)
-	for _, v := range r.all {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", v.Volume, orDash(v.Claim), outcome(v), orDash(string(v.Stage)), orDash(time0(v.Lost)), orDash(time0(v.TakenOver)), orDash(time0(v.Took)), orDash(number(v.Requests)))
-		if wide {
-			fmt.Fprintf(t, "\t%s\t%s", direction(v.Direction), orDash(string(v.Mode)))
-		}
-		fmt.Fprintln(t)
-	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
+// show makes a table.
+func (r *results) show(view report.View) *report.Report {
 	said := map[string][]string{} // what is true of many is said once
+	var texts []string
 	for _, v := range r.all {
-		if v.Why != "" {
-			text := outcome(v) + ": " + v.Why
-			said[text] = append(said[text], v.Volume)
+		if v.Why == "" {
+			continue
 		}
-	}
-	for _, v := range r.all {
 		text := outcome(v) + ": " + v.Why
-		if names := said[text]; len(names) > 0 && names[0] == v.Volume {
-			fmt.Fprintf(out, "\n%s: %s\n", some(names), text)
+		if said[text] == nil {
+			texts = append(texts, text)
 		}
+		said[text] = append(said[text], v.Volume)
 	}
-	return nil
+	for i, text := range texts {
+		texts[i] = some(said[text]) + ": " + text
+	}
+	columns := []string{"Volume", "Claim", "Result", "Stage", "Lost for", "Taken over after", "Took", "Requests"}
+	if view == report.Wide {
+		columns = append(columns, "Direction", "Mode")
+	}
+	rows := report.Of(r.all, func(v migrate.Result) []string {
+		return []string{v.Volume, v.Claim, outcome(v), string(v.Stage), time0(v.Lost), time0(v.TakenOver), time0(v.Took), number(v.Requests), direction(v.Direction), string(v.Mode)}[:len(columns)]
+	}, columns...)
+	return &report.Report{Sections: []report.Section{{Rows: rows}, {Notes: report.Notes(texts...)}}}
 }
-
-func orDash(s string) string { return cmp.Or(s, "-") }
 
 // time0 returns an empty text for zero: the time is not known.
 func time0(d time.Duration) string {

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+	"github.com/flex2csi/flex2csi/internal/report"
 )
 
 // resumeOptions are the flags of migrate resume.
@@ -112,14 +112,12 @@ func (s *session) again(ctx context.Context, shown []*journal.Record, read func(
 
 // tableOfRecords prints the migrations to resume.
 func tableOfRecords(out io.Writer, records []*journal.Record) error {
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "VOLUME\tCLAIM\tDIRECTION\tSTAGE\tSINCE\tBY\tTROUBLE")
-	for _, r := range records {
-		since := "-"
+	rows := report.Of(records, func(r *journal.Record) []string {
+		since := ""
 		if at, ok := r.Times[r.Stage]; ok {
 			since = at.Local().Format(time.DateTime)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Volume, orDash(r.Claim), direction(r.Direction), r.Stage, since, orDash(r.By), orDash(r.Trouble))
-	}
-	return t.Flush()
+		return []string{r.Volume, r.Claim, direction(r.Direction), string(r.Stage), since, r.By, r.Trouble}
+	}, "Volume", "Claim", "Direction", "Stage", "Since", "By", "Trouble")
+	return (&report.Report{Sections: []report.Section{{Rows: rows}}}).Write(out, report.Table)
 }

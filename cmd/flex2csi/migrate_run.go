@@ -215,7 +215,7 @@ func untilInterruptedTwice(parent context.Context, p *progress) (ctx context.Con
 // report prints the results.
 func (s *session) report(r *results, err error) error {
 	if people := s.o.format.chosen == table || s.o.format.chosen == wide; len(r.all) > 0 || !people {
-		if printErr := s.o.format.print(s.env.out, r.document(), r.table); printErr != nil {
+		if printErr := s.o.format.print(s.env.out, r.document(), r.show); printErr != nil {
 			err = errors.Join(err, printErr)
 		}
 	}

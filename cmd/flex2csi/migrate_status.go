@@ -109,7 +109,7 @@ func (o *migrateStatusOptions) status(ctx context.Context, names []string, env e
 	}
 	situation, missing := situation.Filter(names)
 	situation.Volumes = slices.DeleteFunc(slices.Clone(situation.Volumes), func(v migrate.VolumeStatus) bool { return o.namespaces.without(v.Claim) })
-	if err := o.format.print(env.out, situation, situation.Table); err != nil {
+	if err := o.format.print(env.out, situation, situation.Show); err != nil {
 		return err
 	}
 	if len(missing) > 0 {

@@ -9,8 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
-	"github.com/flex2csi/flex2csi/internal/terminal"
-	"github.com/flex2csi/flex2csi/internal/yamltext"
+	"github.com/flex2csi/flex2csi/internal/report"
 )
 
 // The formats of --output.
@@ -38,29 +37,22 @@ func (o *outputFormat) add(c *cobra.Command) {
 // named is a document with -o name: it prints objects as type/name.
 type named interface{ ObjectNames() []string }
 
-// A sheet is a document with -o csv.
-type sheet interface{ CSV(out io.Writer) error }
-
-// A page is a document with -o html.
-type page interface{ HTML(out io.Writer) error }
-
-// print prints a document. toTable prints it as a table.
-func (o *outputFormat) print(out io.Writer, document any, toTable func(out io.Writer, wide bool) error) error {
+// print prints a document: as it is, or what show makes of it for people.
+func (o *outputFormat) print(out io.Writer, document any, show func(report.View) *report.Report) error {
 	var text bytes.Buffer
 	var err error
 	switch o.chosen {
 	case asJSON, asYAML:
-		err = encode(&text, document, o.chosen == asYAML)
+		var data []byte
+		data, err = o.encode(document)
+		text.Write(data)
 	case asName:
 		for _, name := range document.(named).ObjectNames() {
 			fmt.Fprintln(&text, name)
 		}
-	case asCSV:
-		err = document.(sheet).CSV(&text)
-	case asHTML:
-		err = document.(page).HTML(&text)
 	default:
-		err = toTable(&text, o.chosen == wide)
+		view := map[string]report.View{table: report.Table, wide: report.Wide, asCSV: report.CSV, asHTML: report.Page}[o.chosen]
+		err = show(view).Write(&text, view)
 	}
 	if err != nil {
 		return err
@@ -69,18 +61,12 @@ func (o *outputFormat) print(out io.Writer, document any, toTable func(out io.Wr
 	return err
 }
 
-// encode writes JSON, or YAML with the same names and order of fields.
-func encode(out *bytes.Buffer, document any, toYAML bool) error {
-	e := json.NewEncoder(out)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	if err := e.Encode(document); err != nil || !toYAML {
-		return err
+// encode returns a document as JSON or YAML.
+func (o *outputFormat) encode(document any) ([]byte, error) {
+	if o.chosen == asYAML {
+		return report.YAML(document)
 	}
-	text, err := yamltext.FromJSON([]byte(terminal.Safe(out.String()))) // YAML takes no control characters
-	out.Reset()
-	out.Write(text)
-	return err
+	return report.JSON(document)
 }
 
 // printYAML prints a YAML document.

@@ -7,12 +7,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/preset"
+	"github.com/flex2csi/flex2csi/internal/report"
 )
 
 func newPreset() *cobra.Command {
@@ -39,7 +39,7 @@ func newPresetList() *cobra.Command {
 				return err
 			}
 			list := listOfPresets(all)
-			return format.print(streams(c).out, list, list.table)
+			return format.print(streams(c).out, list, list.show)
 		},
 	}
 	format.add(c)
@@ -71,13 +71,11 @@ func listOfPresets(all []preset.Preset) *presetList {
 	return list
 }
 
-func (l *presetList) table(out io.Writer, _ bool) error {
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "NAME\tFLEXVOLUME DRIVER\tCSI DRIVER\tLIVE\tTO FILL IN\tNEEDS")
-	for _, p := range l.Presets {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", p.Name, p.FlexDriver, p.CSIDriver, p.Live, orDash(strings.Join(p.Open, ", ")), p.Needs)
-	}
-	return t.Flush()
+func (l *presetList) show(report.View) *report.Report {
+	rows := report.Of(l.Presets, func(p presetItem) []string {
+		return []string{p.Name, p.FlexDriver, p.CSIDriver, p.Live, strings.Join(p.Open, ", "), p.Needs}
+	}, "Name", "FlexVolume driver", "CSI driver", "Live", "To fill in", "Needs")
+	return &report.Report{Sections: []report.Section{{Rows: rows}}}
 }
 
 // ObjectNames returns the arguments of preset show.

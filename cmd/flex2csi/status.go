@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
 	"github.com/flex2csi/flex2csi/internal/pendingunmount"
+	"github.com/flex2csi/flex2csi/internal/report"
 )
 
 // statusOptions are the flags of status.
@@ -78,5 +78,5 @@ func (o *statusOptions) status(ctx context.Context, names []string, env environm
 	if len(names) > 0 && len(shown.Volumes)+len(shown.Drivers)+len(shown.Failures) == 0 {
 		return fmt.Errorf("nothing on this node is called %s (there are %d volumes)", strings.Join(names, " or "), len(s.Volumes))
 	}
-	return o.format.print(env.out, shown, func(out io.Writer, wide bool) error { return shown.Table(out, wide, o.by == "pod") })
+	return o.format.print(env.out, shown, func(view report.View) *report.Report { return shown.Show(view, o.by == "pod") })
 }

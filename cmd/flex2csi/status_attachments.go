@@ -29,7 +29,7 @@ func (o *statusOptions) showAttachments(ctx context.Context, names []string, env
 	if len(names) > 0 && len(shown.Attachments) == 0 {
 		return fmt.Errorf("no VolumeAttachment of flex2csi is for %s (there are %d)", strings.Join(names, " or "), len(s.Attachments))
 	}
-	return o.format.print(env.out, shown, shown.Table)
+	return o.format.print(env.out, shown, shown.Show)
 }
 
 func attachmentStatus(findings []controller.Finding, now time.Time) *bridgestatus.AttachmentStatus {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/kube"
 	"github.com/flex2csi/flex2csi/internal/nodevolumes"
 	"github.com/flex2csi/flex2csi/internal/objects"
+	"github.com/flex2csi/flex2csi/internal/report"
 	"github.com/flex2csi/flex2csi/internal/version"
 )
 
@@ -51,7 +51,7 @@ func (o *versionOptions) print(c *cobra.Command, _ []string) error {
 		defer stop()
 		v.Cluster = o.cluster(ctx)
 	}
-	return o.format.print(streams(c).out, &v, v.table)
+	return o.format.print(streams(c).out, &v, v.show)
 }
 
 // versions is the document of version.
@@ -142,33 +142,32 @@ func tag(image string) string {
 	return cmp.Or(tag, unknown)
 }
 
-// table prints a line for this program, and for each version in the cluster.
-func (v *versions) table(out io.Writer, _ bool) error {
-	var b strings.Builder
-	fmt.Fprintln(&b, v.Text("flex2csi"))
+// show makes a line for this program, and for each version in the cluster.
+func (v *versions) show(report.View) *report.Report {
+	texts := []string{v.Text("flex2csi")}
 	switch {
 	case v.Cluster == nil:
 	case v.Cluster.Unknown != "":
-		fmt.Fprintf(&b, "daemons and controllers: unknown: %s\n", v.Cluster.Unknown)
+		texts = append(texts, "daemons and controllers: unknown: "+v.Cluster.Unknown)
 	default:
-		lines(&b, "daemon", v.Cluster.Daemons, func(p podVersion) string { return p.Node })
-		lines(&b, "controller", v.Cluster.Controllers, func(p podVersion) string { return p.Pod })
+		texts = append(texts, lines("daemon", v.Cluster.Daemons, func(p podVersion) string { return p.Node })...)
+		texts = append(texts, lines("controller", v.Cluster.Controllers, func(p podVersion) string { return p.Pod })...)
 	}
-	_, err := io.WriteString(out, b.String())
-	return err
+	return &report.Report{Sections: []report.Section{{Lines: true, Notes: report.Notes(texts...)}}}
 }
 
-func lines(b *strings.Builder, what string, pods []podVersion, name func(podVersion) string) {
+func lines(what string, pods []podVersion, name func(podVersion) string) (all []string) {
 	if len(pods) == 0 {
-		fmt.Fprintf(b, "%s: none in the cluster\n", what)
+		return []string{what + ": none in the cluster"}
 	}
 	names := map[string][]string{}
 	for _, p := range pods {
 		names[p.Version] = append(names[p.Version], name(p))
 	}
 	for _, version := range slices.Sorted(maps.Keys(names)) {
-		fmt.Fprintf(b, "%s %s: %s\n", what, version, some(names[version]))
+		all = append(all, fmt.Sprintf("%s %s: %s", what, version, some(names[version])))
 	}
+	return all
 }
 
 // addVersionFlag adds --version. The one that cobra adds prints a template, or other words

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/flex2csi/flex2csi/internal/assess"
+	"github.com/flex2csi/flex2csi/internal/report"
 )
 
 func read(t *testing.T, text string) *assess.Input {
@@ -23,7 +24,7 @@ func read(t *testing.T, text string) *assess.Input {
 	return in
 }
 
-func report(t *testing.T, in *assess.Input) *assess.Report {
+func assessed(t *testing.T, in *assess.Input) *assess.Report {
 	t.Helper()
 	r, err := assess.Assess(in, time.Unix(0, 0))
 	if err != nil {
@@ -52,7 +53,7 @@ func lines(r *assess.Report) (all []string) {
 func TestAssess(t *testing.T) {
 	in := read(t, fixture(t))
 	in.ServerVersion = "v1.30.2"
-	r := report(t, in)
+	r := assessed(t, in)
 	want := []string{
 		"PersistentVolume iscsi example.com/disk 0 [] WriteMapping",
 		"PersistentVolume shop orders oracle/oci oci 2 [node-1 node-2] oci-block Ready",
@@ -88,7 +89,7 @@ func TestAssess(t *testing.T) {
 // TestTable: what is in the way, and the next steps.
 func TestTable(t *testing.T) {
 	var b strings.Builder
-	if err := report(t, read(t, fixture(t))).Table(&b, false); err != nil {
+	if err := assessed(t, read(t, fixture(t))).Show(report.Table).Write(&b, report.Table); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
@@ -110,7 +111,7 @@ func TestTable(t *testing.T) {
 		t.Errorf("the summary has volumes:\n%s", b.String())
 	}
 	b.Reset()
-	if err := report(t, read(t, fixture(t))).Table(&b, true); err != nil || !strings.Contains(b.String(), "orders") {
+	if err := assessed(t, read(t, fixture(t))).Show(report.Wide).Write(&b, report.Wide); err != nil || !strings.Contains(b.String(), "orders") {
 		t.Errorf("wide has no volumes (%v):\n%s", err, b.String())
 	}
 }
@@ -125,14 +126,14 @@ func TestEstimateNotLive(t *testing.T) {
 			n.Status.NodeInfo.KubeletVersion = version
 		}
 		var b strings.Builder
-		if err := report(t, in).Table(&b, false); err != nil || strings.Contains(b.String(), text) != want {
+		if err := assessed(t, in).Show(report.Table).Write(&b, report.Table); err != nil || strings.Contains(b.String(), text) != want {
 			t.Errorf("%s (%v): want %q: %v, but the report is\n%s", version, err, text, want, b.String())
 		}
 	}
 }
 
 func TestNothingLeft(t *testing.T) {
-	r := report(t, read(t, "apiVersion: v1\nkind: PersistentVolume\nmetadata: {name: a}\nspec: {csi: {driver: d, volumeHandle: h}}\n"))
+	r := assessed(t, read(t, "apiVersion: v1\nkind: PersistentVolume\nmetadata: {name: a}\nspec: {csi: {driver: d, volumeHandle: h}}\n"))
 	if r.FlexVolumes != 0 || len(r.Next) != 1 || !strings.HasPrefix(r.Next[0].Do, "nothing") || r.Estimate != nil {
 		t.Errorf("%+v", r)
 	}
@@ -141,7 +142,7 @@ func TestNothingLeft(t *testing.T) {
 // TestRook: one driver has volumes of two kinds, and its name is the operator's namespace.
 func TestRook(t *testing.T) {
 	volume := "---\napiVersion: v1\nkind: PersistentVolume\nmetadata: {name: %s}\nspec: {flexVolume: {driver: ceph.rook.io/prod, fsType: %s}}\n"
-	r := report(t, read(t, fmt.Sprintf(volume, "a", "ceph")+fmt.Sprintf(volume, "b", "xfs")+fmt.Sprintf(volume, "c", `""`)+
+	r := assessed(t, read(t, fmt.Sprintf(volume, "a", "ceph")+fmt.Sprintf(volume, "b", "xfs")+fmt.Sprintf(volume, "c", `""`)+
 		"---\napiVersion: storage.k8s.io/v1\nkind: CSIDriver\nmetadata: {name: prod.rbd.csi.ceph.com}\n"))
 	want := []string{
 		"PersistentVolume a ceph.rook.io/prod 0 [] rook-cephfs InstallCSIDriver",
@@ -166,7 +167,7 @@ func TestRook(t *testing.T) {
 // For example.com/disk preset alicloud-disk was named as similar.
 func TestAnotherVendor(t *testing.T) {
 	for driver, want := range map[string][]string{"acme.org/lvm": {"k8s-lvm"}, "acme.org/disk": nil} {
-		r := report(t, read(t, "apiVersion: v1\nkind: PersistentVolume\nmetadata: {name: a}\nspec: {flexVolume: {driver: "+driver+"}}\n"))
+		r := assessed(t, read(t, "apiVersion: v1\nkind: PersistentVolume\nmetadata: {name: a}\nspec: {flexVolume: {driver: "+driver+"}}\n"))
 		if diff := cmp.Diff(want, r.Drivers[0].Similar); diff != "" || r.Items[0].Result != "WriteMapping" {
 			t.Errorf("%s: result %s, similar presets: %s", driver, r.Items[0].Result, diff)
 		}
@@ -178,12 +179,12 @@ func TestAnotherVendor(t *testing.T) {
 func TestNoPresets(t *testing.T) {
 	pod := "---\napiVersion: v1\nkind: Pod\nmetadata: {name: %s, namespace: mesh}\nspec: {volumes: [{name: v, flexVolume: {driver: %s}}]}\n"
 	for _, driver := range []string{"nodeagent/uds", "ibm/ibmc-s3fs", "azure/kv", "huawei.com/fuxiobs"} {
-		r := report(t, read(t, fmt.Sprintf(pod, "a", driver)))
+		r := assessed(t, read(t, fmt.Sprintf(pod, "a", driver)))
 		if r.Items[0].Result != "Unsupported" || len(r.Next) != 1 || !strings.HasPrefix(r.Next[0].Do, driver+": ") || r.Next[0].Command != "" {
 			t.Errorf("%s: %s, next %+v", driver, r.Items[0].Result, r.Next)
 		}
 	}
-	r := report(t, read(t, fmt.Sprintf(pod, "a", "nodeagent/uds")+fmt.Sprintf(pod, "b", "example.com/disk")))
+	r := assessed(t, read(t, fmt.Sprintf(pod, "a", "nodeagent/uds")+fmt.Sprintf(pod, "b", "example.com/disk")))
 	if len(r.Next) != 2 || r.Next[1].Command != "flex2csi preset list" {
 		t.Errorf("next %+v", r.Next)
 	}
@@ -191,18 +192,18 @@ func TestNoPresets(t *testing.T) {
 
 // TestHostileNames: the name of a driver may be any text.
 func TestHostileNames(t *testing.T) {
-	r := report(t, read(t, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","namespace":"b"},"spec":{"volumes":[{"name":"c","flexVolume":{"driver":"=<script>\u001b[2J/x"}}]}}`))
+	r := assessed(t, read(t, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","namespace":"b"},"spec":{"volumes":[{"name":"c","flexVolume":{"driver":"=<script>\u001b[2J/x"}}]}}`))
 	var page, table, sheet strings.Builder
-	if err := r.HTML(&page); err != nil {
+	if err := r.Show(report.Page).Write(&page, report.Page); err != nil {
 		t.Fatal(err)
 	}
 	if n := strings.Count(page.String(), "<script>"); n != 1 {
 		t.Errorf("%d scripts", n)
 	}
-	if err := r.Table(&table, true); err != nil || strings.Contains(table.String(), "\x1b") {
+	if err := r.Show(report.Wide).Write(&table, report.Wide); err != nil || strings.Contains(table.String(), "\x1b") {
 		t.Errorf("a terminal would execute %q (%v)", table.String(), err)
 	}
-	if err := r.CSV(&sheet); err != nil {
+	if err := r.Show(report.CSV).Write(&sheet, report.CSV); err != nil {
 		t.Fatal(err)
 	}
 	rows, err := csv.NewReader(strings.NewReader(sheet.String())).ReadAll()
@@ -227,7 +228,7 @@ func TestFigures(t *testing.T) {
 // TestOwners: the report says to the owners of volumes what its results mean for them.
 func TestOwners(t *testing.T) {
 	var b strings.Builder
-	if err := report(t, read(t, fixture(t))).HTML(&b); err != nil {
+	if err := assessed(t, read(t, fixture(t))).Show(report.Page).Write(&b, report.Page); err != nil {
 		t.Fatal(err)
 	}
 	for text, want := range map[string]bool{
@@ -247,7 +248,7 @@ func TestNextRefused(t *testing.T) {
 		in := read(t, fixture(t))
 		in.Configuration = configuration
 		got := false
-		for _, s := range report(t, in).Next {
+		for _, s := range assessed(t, in).Next {
 			got = got || s.Command == "flex2csi assess --config config.yaml"
 		}
 		if got != want {

@@ -1,8 +1,6 @@
 package assess
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -23,14 +21,22 @@ import (
 // Manifests reads YAML or JSON as a stream. A document that is not valid is noted in
 // Input.Unread; the others are read.
 func Manifests(name string, r io.Reader, in *Input) error {
-	buffered := bufio.NewReader(r)
 	in.found.Manifests = true
 	d := decoder{name: name, in: in}
-	start, err := buffered.Peek(2)
-	if err == nil && start[0] == '{' && start[1] != '{' { // not a template
-		return d.json(manifest.JSON(buffered))
+	err := manifest.Documents(r, func(text string, line int) error {
+		begins := strings.TrimLeft(text, "\r\n")
+		d.line = line + strings.Count(text, "\n") - strings.Count(begins, "\n")
+		d.document([]byte(begins))
+		return nil
+	})
+	if syntax, ok := errors.AsType[*manifest.SyntaxError](err); ok {
+		d.unread(syntax.Err)
+		return nil
 	}
-	return d.yaml(buffered)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", name, err)
+	}
+	return nil
 }
 
 type decoder struct {
@@ -43,71 +49,11 @@ func (d *decoder) unread(err error) {
 	d.in.Unread = append(d.in.Unread, fmt.Sprintf("read %s, document at line %d: %v", d.name, max(d.line, 1), err))
 }
 
-// json reads JSON documents one after another.
-func (d *decoder) json(r io.Reader) error {
-	for documents := json.NewDecoder(r); ; {
-		var one json.RawMessage
-		err := documents.Decode(&one)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		var syntax *json.SyntaxError
-		if errors.As(err, &syntax) || errors.Is(err, io.ErrUnexpectedEOF) {
-			d.unread(err)
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("read %s: %w", d.name, err)
-		}
-		d.object(one)
-	}
-}
-
-// yaml cuts YAML into documents, and a list as kubectl prints it into its items, which are
-// parsed one by one: a parser needs many times the memory of the text.
-func (d *decoder) yaml(r *bufio.Reader) error {
-	var document, item bytes.Buffer
-	inItems, start, itemStart := false, 1, 1
-	flush := func(b *bytes.Buffer, line int) {
-		if d.line = line; len(bytes.TrimSpace(b.Bytes())) > 0 {
-			d.document(b.Bytes())
-		}
-		b.Reset()
-	}
-	for number := 1; ; number++ {
-		line, err := r.ReadBytes('\n')
-		switch text := bytes.TrimRight(line, " \t\r\n"); {
-		case bytes.HasPrefix(line, []byte("---")) && (len(text) == 3 || text[3] == ' '):
-			flush(&item, itemStart)
-			flush(&document, start)
-			inItems, start = false, number+1
-			document.Write(text[3:]) // --- # a comment
-			document.WriteByte('\n')
-		case inItems && bytes.HasPrefix(line, []byte("- ")):
-			flush(&item, itemStart)
-			itemStart = number
-			item.WriteString("  ")
-			item.Write(line[2:])
-		case inItems && item.Len() > 0 && (len(text) == 0 || line[0] == ' '):
-			item.Write(line)
-		default:
-			flush(&item, itemStart)
-			inItems = string(text) == "items:"
-			document.Write(line)
-		}
-		if errors.Is(err, io.EOF) {
-			flush(&item, itemStart)
-			flush(&document, start)
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("read %s: %w", d.name, err)
-		}
-	}
-}
-
 func (d *decoder) document(text []byte) {
-	data, err := yaml.YAMLToJSON(text)
+	data, err := text, error(nil)
+	if !json.Valid(text) {
+		data, err = yaml.YAMLToJSON(text)
+	}
 	if err != nil {
 		first, _, _ := strings.Cut(strings.TrimSpace(string(text)), "\n")
 		if lower := strings.ToLower(first); strings.HasPrefix(lower, "error") || strings.HasPrefix(lower, "<") { // kubectl, a web page

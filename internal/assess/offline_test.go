@@ -49,7 +49,7 @@ func TestAnyKind(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := offline(t, name)
-			r := report(t, in)
+			r := assessed(t, in)
 			var got []string
 			for _, i := range r.Items {
 				got = append(got, strings.TrimSpace(strings.Join([]string{i.Namespace, i.Name, i.FlexDriver, i.Path}, " ")))
@@ -63,7 +63,7 @@ func TestAnyKind(t *testing.T) {
 
 // TestNotUnderstood: what may have FlexVolumes, and is not understood, is counted and named.
 func TestNotUnderstood(t *testing.T) {
-	r := report(t, offline(t, "unclear.yaml"))
+	r := assessed(t, offline(t, "unclear.yaml"))
 	all := strings.Join(r.Incomplete, "\n")
 	for _, want := range []string{
 		"1 of kind ApplicationSet: argocd/all: what it renders was not read", "1 of kind HelmChart: kube-system/traefik: what",
@@ -101,7 +101,7 @@ func TestForeign(t *testing.T) {
 	}
 	// Among others it counts.
 	in := read(t, "apiVersion: v1\nkind: Service\nmetadata: {name: a}\n---\nerror: Unauthorized\n")
-	if r := report(t, in); in.Foreign() != nil || len(r.Incomplete) != 1 {
+	if r := assessed(t, in); in.Foreign() != nil || len(r.Incomplete) != 1 {
 		t.Errorf("%v, %q", in.Foreign(), r.Incomplete)
 	}
 }
@@ -116,7 +116,7 @@ func TestRefused(t *testing.T) {
 		"windaemon.yaml": "Windows: ",
 		"novendor.yaml":  `driver name "azure-cifs" has no vendor, which flex2csi does not support`,
 	} {
-		r := report(t, offline(t, name))
+		r := assessed(t, offline(t, name))
 		if len(r.Items) != 1 || r.Items[0].Result != "Unsupported" || !strings.HasPrefix(r.Items[0].Reason, want) {
 			t.Errorf("%s: %+v", name, r.Items)
 		}
@@ -128,7 +128,7 @@ func TestRefused(t *testing.T) {
 		"mo.yaml":     {"a the kubelet refuses a FlexVolume with spec.mountOptions", "b the kubelet gives no FlexVolume to a pod as a block device"},
 		"refuse.yaml": {"a-mountoptions the kubelet refuses", "b-block the kubelet gives no"},
 	} {
-		r := report(t, offline(t, name))
+		r := assessed(t, offline(t, name))
 		for i, want := range want {
 			if got := r.Items[i].Name + " " + r.Items[i].Reason; !strings.HasPrefix(got, want) || r.Items[i].Result != "Unsupported" {
 				t.Errorf("%s: %q %s, want %q", name, got, r.Items[i].Result, want)
@@ -159,7 +159,7 @@ func TestAttachThemselves(t *testing.T) {
 		if strings.HasPrefix(name, "attachRequired") {
 			manifests += fmt.Sprintf(csiDriver, !strings.HasSuffix(name, "false"))
 		}
-		r := report(t, read(t, manifests))
+		r := assessed(t, read(t, manifests))
 		got := false
 		for _, o := range r.Obstacles {
 			got = got || strings.Contains(o.What, "kubelets of 1 nodes, such as node-1, attach by themselves")

@@ -23,7 +23,7 @@ import (
 // are the same.
 func TestFormats(t *testing.T) {
 	documents := fixture(t)
-	want := lines(report(t, read(t, documents)))
+	want := lines(assessed(t, read(t, documents)))
 	var items []any
 	for text := range strings.SplitSeq(documents, "\n---\n") {
 		var item map[string]any
@@ -47,7 +47,7 @@ func TestFormats(t *testing.T) {
 		"no line end": strings.TrimSuffix(string(list), "\n"),
 	} {
 		in := read(t, text)
-		if diff := cmp.Diff(want, lines(report(t, in))); diff != "" || len(in.Unread) > 0 {
+		if diff := cmp.Diff(want, lines(assessed(t, in))); diff != "" || len(in.Unread) > 0 {
 			t.Errorf("%s: unread %q: %s", name, in.Unread, diff)
 		}
 	}
@@ -62,7 +62,7 @@ func TestUnread(t *testing.T) {
 		"half JSON": `{"apiVersion":"v1","kind":"PersistentVolume","metadata":{"name":"a"},"spec":{"flexVolume":{"driver":"a/b"}}} {"a`,
 	} {
 		in := read(t, text)
-		r := report(t, in)
+		r := assessed(t, in)
 		if len(in.Unread) != 1 || !strings.Contains(in.Unread[0], "read test, document at line 1: ") || r.FlexVolumes != 1 || len(r.Incomplete) != 1 {
 			t.Errorf("%s: unread %q, items %q", name, in.Unread, lines(r))
 		}
@@ -84,7 +84,7 @@ func TestCluster(t *testing.T) {
 	if err := assess.Cluster(t.Context(), &objects.Client{Dynamic: client}, in); err != nil {
 		t.Fatal(err)
 	}
-	r := report(t, in)
+	r := assessed(t, in)
 	if len(r.Incomplete) != 1 || !strings.Contains(r.Incomplete[0], "csidrivers") {
 		t.Errorf("incomplete %q", r.Incomplete)
 	}

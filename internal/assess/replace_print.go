@@ -4,16 +4,15 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/flexclass"
+	"github.com/flex2csi/flex2csi/internal/report"
 	"github.com/flex2csi/flex2csi/internal/shell"
-	"github.com/flex2csi/flex2csi/internal/yamltext"
 )
 
 // Incomplete is an error if a class of the plan cannot be created as it is.
@@ -47,7 +46,7 @@ func (p *ClassPlan) manifests() ([]map[string]any, error) {
 			return nil, err
 		}
 		for field, what := range c.fillIn {
-			object[field] = fmt.Sprintf("%s%s (%s)>", bridgeconfig.OpenMark, field, printable(what))
+			object[field] = fmt.Sprintf("%s%s (%s)>", bridgeconfig.OpenMark, field, what)
 		}
 		all = append(all, object)
 	}
@@ -71,22 +70,18 @@ func (p *ClassPlan) YAML() ([]byte, error) {
 	}
 	var b bytes.Buffer
 	for _, c := range p.classes {
-		fmt.Fprintf(&b, "---\n# In place of StorageClass %s, provisioner %s.\n", printable(c.old.Name), printable(c.old.Provisioner))
-		for _, text := range c.open() {
-			fmt.Fprintf(&b, "# %s\n", printable(text))
+		b.WriteString("---\n")
+		for _, text := range append([]string{"In place of StorageClass " + c.old.Name + ", provisioner " + c.old.Provisioner + "."}, c.open()...) {
+			fmt.Fprintf(&b, "# %s\n", report.OneLine(text))
 		}
 		if c.blocked != "" {
 			continue
 		}
-		data, err := json.Marshal(all[0])
+		text, err := report.YAML(all[0])
 		if err != nil {
 			return nil, err
 		}
 		all = all[1:]
-		text, err := yamltext.FromJSON(data)
-		if err != nil {
-			return nil, err
-		}
 		b.Write(text)
 	}
 	return b.Bytes(), nil
@@ -124,63 +119,54 @@ func (c *newClass) state() string {
 	return "ready"
 }
 
-// Table prints the classes, what changes, and the commands.
-func (p *ClassPlan) Table(out io.Writer, _ bool) error {
-	var b strings.Builder
+// Show makes the classes, what changes, and the commands.
+func (p *ClassPlan) Show(report.View) *report.Report {
+	r := &report.Report{}
+	add := func(s report.Section) { r.Sections = append(r.Sections, s) }
 	if len(p.classes) == 0 {
-		fmt.Fprintf(&b, "%s: no StorageClass makes FlexVolumes.\n", p.source)
+		add(report.Section{Notes: report.Notes(p.source + ": no StorageClass makes FlexVolumes.")})
 	} else {
-		t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(t, "STORAGECLASS\tPROVISIONER NOW\tPROVISIONER THEN\tNEW NAME\tCLAIM TEMPLATES\tEPHEMERAL\tPENDING\tSTATE")
+		add(report.Section{Rows: report.Of(p.classes, (*newClass).cells,
+			"StorageClass", "Provisioner now", "Provisioner then", "New name", "Claim templates", "Ephemeral", "Pending", "State")})
 		for _, c := range p.classes {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\n", printable(c.old.Name), printable(c.old.Provisioner), printable(dash(c.object.Provisioner)), printable(c.object.Name),
-				c.named[claimTemplate], c.named[ephemeralVolume], c.named[pendingClaim], c.state())
+			add(report.Section{Notes: []report.Note{c.note()}})
 		}
-		if err := t.Flush(); err != nil {
-			return err
-		}
-		for _, c := range p.classes {
-			c.print(&b)
-		}
-		p.commands(&b)
+		add(p.commands())
 	}
 	for _, text := range p.unread {
-		fmt.Fprintf(&b, "\nnot read: %s; the list may be incomplete\n", printable(text))
+		add(report.Section{Notes: report.Notes("not read: " + text + "; the list may be incomplete")})
 	}
-	_, err := io.WriteString(out, b.String())
-	return err
+	return r
 }
 
-func (c *newClass) print(b *strings.Builder) {
-	fmt.Fprintf(b, "\n%s\n  parameters now:  %s\n", printable(c.old.Name), printable(texts(c.old.Parameters)))
+func (c *newClass) cells() []string {
+	return []string{
+		c.old.Name, c.old.Provisioner, c.object.Provisioner, c.object.Name,
+		strconv.Itoa(c.named[claimTemplate]), strconv.Itoa(c.named[ephemeralVolume]), strconv.Itoa(c.named[pendingClaim]), c.state(),
+	}
+}
+
+func (c *newClass) note() report.Note {
+	changes := []string{"parameters now:  " + texts(c.old.Parameters)}
 	if c.fillIn["parameters"] == "" {
-		fmt.Fprintf(b, "  parameters then: %s\n", printable(texts(c.object.Parameters)))
+		changes = append(changes, "parameters then: "+texts(c.object.Parameters))
 	}
-	for _, text := range c.open() {
-		fmt.Fprintf(b, "  %s\n", printable(text))
-	}
+	return report.Note{Text: c.old.Name, Notes: report.Notes(append(changes, c.open()...)...)}
 }
 
-// commands prints what to type, in this order.
-func (p *ClassPlan) commands(b *strings.Builder) {
-	n := 0
-	step := func(what, command string) {
-		n++
-		fmt.Fprintf(b, "%d. %s\n", n, printable(what))
-		for line := range strings.Lines(command) {
-			fmt.Fprintf(b, "       %s\n", strings.TrimSuffix(line, "\n"))
-		}
-	}
-	b.WriteString("\nSteps, each to be pasted into a shell. Change the same in Git and in charts.\n")
-	for _, s := range slices.Concat(p.classSteps(), p.steps) {
-		step(s.what, s.command)
-	}
+// commands are what to type, in this order.
+func (p *ClassPlan) commands() report.Section {
+	steps := slices.Concat(p.classSteps(), p.steps)
 	if p.options.Suffix == "" {
-		step("Pending claims: nothing. Kubernetes passes them to the new provisioner within a minute", "")
+		steps = append(steps, classStep{what: "Pending claims: nothing. Kubernetes passes them to the new provisioner within a minute"})
 	} else {
-		step("Keep the old classes while claims name them: an expansion goes by the claim's class. Then delete them", "")
+		steps = append(steps, classStep{what: "Keep the old classes while claims name them: an expansion goes by the claim's class. Then delete them"})
 	}
-	step("Stop the old provisioners", "")
+	s := report.Section{Heading: "Steps, each to be pasted into a shell. Change the same in Git and in charts.", Numbered: true}
+	for _, step := range append(steps, classStep{what: "Stop the old provisioners"}) {
+		s.Notes = append(s.Notes, report.Note{Text: step.what, Command: step.command})
+	}
+	return s
 }
 
 // classSteps create the new classes.

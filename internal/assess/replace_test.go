@@ -24,6 +24,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/assess"
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/objects"
+	"github.com/flex2csi/flex2csi/internal/report"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -64,7 +65,7 @@ func plan(t *testing.T, in *assess.Input, o assess.ClassOptions) (table, manifes
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
-	if err := p.Table(&b, false); err != nil {
+	if err := p.Show(report.Table).Write(&b, report.Table); err != nil {
 		t.Fatal(err)
 	}
 	text, err := p.YAML()
@@ -102,7 +103,7 @@ func TestReplaceClasses(t *testing.T) {
 
 // commands are those of a table, each as it is pasted.
 func commands(table string) []string {
-	return regexp.MustCompile(`(?m)((?:^       .*\n)+)`).FindAllString(table, -1)
+	return regexp.MustCompile(`(?m)((?:^      .*\n)+)`).FindAllString(table, -1)
 }
 
 // checkCommands has the shell read each command, and then run it with programs that fail:

@@ -1,6 +1,7 @@
 package assess
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -130,7 +131,7 @@ func (r *replacer) rename(path, of string, kind itemKind, claim *corev1.Persiste
 // pkg/controller/controller.go, prepareProvision).
 func (c *newClass) wants(of string, claim *corev1.PersistentVolumeClaimSpec) {
 	decide := func(what, value string) {
-		c.decide = append(c.decide, fmt.Sprintf("see that CSI driver %s %s %s for %s", dash(c.object.Provisioner), what, value, of))
+		c.decide = append(c.decide, fmt.Sprintf("see that CSI driver %s %s %s for %s", cmp.Or(c.object.Provisioner, "-"), what, value, of))
 	}
 	if claim.Selector != nil {
 		c.refused = append(c.refused, fmt.Sprintf("%s has spec.selector %s, which the CSI provisioner refuses: create it again without; a zone belongs into allowedTopologies of the class", of, metav1.FormatLabelSelector(claim.Selector)))

@@ -1,7 +1,8 @@
 // Package assess says which FlexVolumes a cluster or a set of manifests has, what fits
 // them, and what stands in the way of CSI. It needs nothing that is installed.
 //
-// [Cluster], [Path] and [Manifests] read; [Assess] is a pure function of what they have read.
+// [Cluster] and [Manifests] read; [Assess] is a pure function of what they have read. A [Planner]
+// shows what the CSI driver would be asked for each volume: the map.
 package assess
 
 import "time"

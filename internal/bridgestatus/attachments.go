@@ -1,10 +1,11 @@
 package bridgestatus
 
 import (
-	"io"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/flex2csi/flex2csi/internal/report"
 )
 
 // attachmentKind names the document of flex2csi status --attachments.
@@ -64,8 +65,11 @@ func (s *AttachmentStatus) Filter(names []string) *AttachmentStatus {
 	return &out
 }
 
-// Table prints the status as a table with a row for each attachment.
-func (s *AttachmentStatus) Table(w io.Writer, wide bool) error { return s.table(wide).write(w) }
+// Show makes a table with a row for each attachment.
+func (s *AttachmentStatus) Show(view report.View) *report.Report {
+	t := s.table(view == report.Wide)
+	return &report.Report{Sections: []report.Section{t.section()}}
+}
 
 // ObjectNames are the VolumeAttachments, as type/name.
 func (s *AttachmentStatus) ObjectNames() (names []string) {
@@ -91,11 +95,8 @@ func (s *AttachmentStatus) table(wide bool) table {
 			attached = "yes"
 		}
 		trouble := strings.TrimSpace(a.AttachError + " " + a.DetachError)
-		row := []string{name, a.PersistentVolume, a.Node, a.AttachedBy, attached, since(s.Time, a.Created), a.State, a.Reason, short(trouble, wide)}
-		if wide {
-			row = append(row, a.CSIDriver, a.VolumeHandle, a.FlexDriver, a.Pod)
-		}
-		t.rows = append(t.rows, row)
+		t.add(name, a.PersistentVolume, a.Node, a.AttachedBy, attached, since(s.Time, a.Created), a.State, a.Reason, short(trouble, wide),
+			a.CSIDriver, a.VolumeHandle, a.FlexDriver, a.Pod)
 	}
 	return t
 }

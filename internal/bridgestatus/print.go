@@ -1,22 +1,43 @@
 package bridgestatus
 
 import (
-	"bytes"
-	"fmt"
-	"io"
-	"strings"
-	"text/tabwriter"
+	"slices"
+
+	"github.com/flex2csi/flex2csi/internal/report"
 )
 
-// Table prints a status as tables with a row for each volume, or for each pod and
-// volume.
-func (s *BridgeStatus) Table(w io.Writer, wide, byPod bool) error {
-	var out bytes.Buffer
-	if err := s.tables(&out, wide, byPod); err != nil {
-		return err
+// Show makes tables with a row for each volume, or for each pod and volume.
+func (s *BridgeStatus) Show(view report.View, byPod bool) *report.Report {
+	isWide := view == report.Wide
+	volumes := s.volumeTable(isWide, byPod)
+	r := &report.Report{Sections: []report.Section{volumes.section()}}
+	for _, t := range []table{s.failureTable(isWide), s.driverTable(), s.lostTable(), s.pendingUnmountTable()} {
+		if len(t.rows) > 0 {
+			r.Sections = append(r.Sections, t.section())
+		}
 	}
-	_, err := w.Write(out.Bytes())
-	return err
+	var texts []string
+	if c := s.Cluster; c != nil && !c.Reachable && c.LastError != "" {
+		texts = append(texts, "the API server cannot be reached ("+s.age(c.Since)+"): "+c.LastError)
+	}
+	for _, f := range s.BrokenFiles {
+		texts = append(texts, "broken state file: "+f)
+	}
+	r.Sections = append(r.Sections, report.Section{Notes: report.Notes(texts...)})
+	return r
+}
+
+// A table is columns of text.
+type table struct {
+	header []string
+	rows   [][]string
+}
+
+// add adds a row. Its last cells are of columns that only a wide table has.
+func (t *table) add(row ...string) { t.rows = append(t.rows, row[:len(t.header)]) }
+
+func (t *table) section() report.Section {
+	return report.Section{Rows: &report.Rows{Columns: t.header, All: slices.Values(t.rows)}}
 }
 
 // ObjectNames are the PersistentVolumes of the volumes, as type/name.
@@ -28,51 +49,3 @@ func (s *BridgeStatus) ObjectNames() (names []string) {
 	}
 	return names
 }
-
-// tables have the parts of a status.
-func (s *BridgeStatus) tables(out *bytes.Buffer, wide, byPod bool) error {
-	if err := s.volumeTable(wide, byPod).write(out); err != nil {
-		return err
-	}
-	for _, t := range []table{s.failureTable(wide), s.driverTable(), s.lostTable(), s.pendingUnmountTable()} {
-		if len(t.rows) == 0 {
-			continue
-		}
-		out.WriteString("\n")
-		if err := t.write(out); err != nil {
-			return err
-		}
-	}
-	if c := s.Cluster; c != nil && !c.Reachable && c.LastError != "" {
-		fmt.Fprintf(out, "\nthe API server cannot be reached (%s): %s\n", s.age(c.Since), oneLine(c.LastError))
-	}
-	for _, f := range s.BrokenFiles {
-		fmt.Fprintf(out, "\nbroken state file: %s\n", f)
-	}
-	return nil
-}
-
-// A table is columns of text.
-type table struct {
-	header []string
-	rows   [][]string
-}
-
-func (t table) write(w io.Writer) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-	for _, row := range append([][]string{t.header}, t.rows...) {
-		for i, cell := range row {
-			if cell == "" {
-				row[i] = "-"
-			}
-			row[i] = oneLine(row[i])
-		}
-		if _, err := fmt.Fprintln(tw, strings.Join(row, "\t")); err != nil {
-			return err
-		}
-	}
-	return tw.Flush()
-}
-
-// oneLine removes what would break the table.
-func oneLine(s string) string { return strings.NewReplacer("\n", " ", "\t", " ").Replace(s) }

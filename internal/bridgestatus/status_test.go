@@ -11,6 +11,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/report"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 )
 
@@ -114,8 +115,12 @@ func sample() *bridgestatus.BridgeStatus {
 
 func printed(t *testing.T, s *bridgestatus.BridgeStatus, wide, byPod bool) string {
 	t.Helper()
+	view := report.Table
+	if wide {
+		view = report.Wide
+	}
 	var out strings.Builder
-	if err := s.Table(&out, wide, byPod); err != nil {
+	if err := s.Show(view, byPod).Write(&out, view); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(out.String(), "hidden") {
@@ -126,19 +131,19 @@ func printed(t *testing.T, s *bridgestatus.BridgeStatus, wide, byPod bool) strin
 
 func TestTables(t *testing.T) {
 	const rest = `
-FAILED CALL   VOLUME   POD         SINCE   LAST   TIMES   CODE        MESSAGE
-mount         pv3      shop/cart   4m      30s    4       not_found   there is no volume vol-3
+FAILED CALL  VOLUME  POD        SINCE  LAST  TIMES  CODE       MESSAGE
+mount        pv3     shop/cart  4m     30s   4      not_found  there is no volume vol-3
 
-CSI DRIVER        FLEX DRIVER        SERVICE      CONNECTED        VERSION   SINCE   RECONNECTS   TROUBLE
-csi.example.com   example.com/disk   node         yes              1.2       2h      3            -
-csi.example.com   example.com/disk   controller   no               -         -       0            no process answers
-nfs.example.com   example.com/nfs    node         not needed yet   -         -       0            -
+CSI DRIVER       FLEX DRIVER       SERVICE     CONNECTED       VERSION  SINCE  RECONNECTS  TROUBLE
+csi.example.com  example.com/disk  node        yes             1.2      2h     3           -
+csi.example.com  example.com/disk  controller  no              -        -      0           no process answers
+nfs.example.com  example.com/nfs   node        not needed yet  -        -      0           -
 
-MOUNTED WITHOUT A RECORD   VOLUME   FLEX DRIVER
-/found                     pv9      example.com/disk
+MOUNTED WITHOUT A RECORD  VOLUME  FLEX DRIVER
+/found                    pv9     example.com/disk
 
-UNMOUNTED WITHOUT THE DAEMON   FLEX DRIVER        SINCE
-/gone                          example.com/disk   60m
+UNMOUNTED WITHOUT THE DAEMON  FLEX DRIVER       SINCE
+/gone                         example.com/disk  60m
 
 the API server cannot be reached (10s): connection refused
 

@@ -17,11 +17,8 @@ func (s *BridgeStatus) volumeTable(wide, byPod bool) table {
 	}
 	for i := range s.Volumes {
 		v := &s.Volumes[i]
-		row := []string{v.PersistentVolume, v.CSIDriver, v.VolumeHandle, string(v.Phase), v.pods(), s.age(v.since()), s.doing(v, "", wide), v.trouble(wide)}
-		if wide {
-			row = append(row, v.FlexDriver, v.FSType, v.AccessMode, v.attached(), v.staged())
-		}
-		t.rows = append(t.rows, row)
+		t.add(v.PersistentVolume, v.CSIDriver, v.VolumeHandle, string(v.Phase), v.pods(), s.age(v.since()), s.doing(v, "", wide), v.trouble(wide),
+			v.FlexDriver, v.FSType, v.AccessMode, v.attached(), v.staged())
 	}
 	return t
 }
@@ -35,11 +32,8 @@ func (s *BridgeStatus) podTable(wide bool) table {
 		v := &s.Volumes[i]
 		for j := range v.Targets {
 			to := &v.Targets[j]
-			row := []string{to.Pod.Namespace, to.Pod.Name, v.PersistentVolume, v.CSIDriver, string(to.Phase), s.age(to.Since), s.doing(v, to.Dir, wide), to.trouble(wide)}
-			if wide {
-				row = append(row, to.Pod.UID, fmt.Sprint(to.ReadOnly), to.Dir, to.TargetPath)
-			}
-			t.rows = append(t.rows, row)
+			t.add(to.Pod.Namespace, to.Pod.Name, v.PersistentVolume, v.CSIDriver, string(to.Phase), s.age(to.Since), s.doing(v, to.Dir, wide), to.trouble(wide),
+				to.Pod.UID, fmt.Sprint(to.ReadOnly), to.Dir, to.TargetPath)
 		}
 	}
 	return t
@@ -56,7 +50,7 @@ func (s *BridgeStatus) driverTable() table {
 			case c.Since == nil && c.LastError == "":
 				connected = "not needed yet"
 			}
-			t.rows = append(t.rows, []string{d.CSIDriver, d.FlexDriver, c.Name, connected, c.Version, s.age(c.Since), fmt.Sprint(c.Reconnects), c.LastError})
+			t.add(d.CSIDriver, d.FlexDriver, c.Name, connected, c.Version, s.age(c.Since), fmt.Sprint(c.Reconnects), c.LastError)
 		}
 	}
 	return t
@@ -69,11 +63,7 @@ func (s *BridgeStatus) failureTable(wide bool) table {
 	}
 	for i := range s.Failures {
 		f := &s.Failures[i]
-		row := []string{f.Command, f.PersistentVolume, f.Pod.String(), s.age(&f.Since), s.age(&f.Last), fmt.Sprint(f.Count), f.Code, short(f.Message, wide)}
-		if wide {
-			row = append(row, f.Request, f.Dir)
-		}
-		t.rows = append(t.rows, row)
+		t.add(f.Command, f.PersistentVolume, f.Pod.String(), s.age(&f.Since), s.age(&f.Last), fmt.Sprint(f.Count), f.Code, short(f.Message, wide), f.Request, f.Dir)
 	}
 	return t
 }
@@ -81,7 +71,7 @@ func (s *BridgeStatus) failureTable(wide bool) table {
 func (s *BridgeStatus) lostTable() table {
 	t := table{header: []string{"MOUNTED WITHOUT A RECORD", "VOLUME", "FLEX DRIVER"}}
 	for _, l := range s.Lost {
-		t.rows = append(t.rows, []string{l.Dir, l.PersistentVolume, l.FlexDriver})
+		t.add(l.Dir, l.PersistentVolume, l.FlexDriver)
 	}
 	return t
 }
@@ -89,7 +79,7 @@ func (s *BridgeStatus) lostTable() table {
 func (s *BridgeStatus) pendingUnmountTable() table {
 	t := table{header: []string{"UNMOUNTED WITHOUT THE DAEMON", "FLEX DRIVER", "SINCE"}}
 	for _, u := range s.PendingUnmounts {
-		t.rows = append(t.rows, []string{u.Dir, u.FlexDriver, s.age(&u.Since)})
+		t.add(u.Dir, u.FlexDriver, s.age(&u.Since))
 	}
 	return t
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/doctor"
+	"github.com/flex2csi/flex2csi/internal/report"
 	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/test/csidriver/cli"
 )
@@ -184,7 +185,7 @@ func want(t *testing.T, r *doctor.Report, prefix string, wanted ...string) {
 func text(t *testing.T, r *doctor.Report) string {
 	t.Helper()
 	var b strings.Builder
-	if err := r.Print(&b); err != nil {
+	if err := r.Show(report.Table).Write(&b, report.Table); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()

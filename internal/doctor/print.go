@@ -2,56 +2,47 @@ package doctor
 
 import (
 	"fmt"
-	"io"
 	"strings"
+
+	"github.com/flex2csi/flex2csi/internal/report"
 )
 
-// Print writes the report as text: first problems in full, then what is in order, one line
-// each, and last what was skipped.
-func (r *Report) Print(w io.Writer) error {
-	var b strings.Builder
+// lineWidth fits most terminals.
+const lineWidth = 100
+
+// Show makes problems first, in full, then what is in order, one line each, and last what was
+// skipped.
+func (r *Report) Show(report.View) *report.Report {
+	problems := report.Section{Width: lineWidth}
+	inOrder := report.Section{Heading: "IN ORDER", Width: lineWidth}
+	skipped := report.Section{Heading: "SKIPPED", Width: lineWidth}
 	for i := range r.Findings {
-		if f := &r.Findings[i]; f.Severity != OK {
-			f.print(&b)
+		if f := &r.Findings[i]; f.Severity == OK {
+			inOrder.Notes = append(inOrder.Notes, report.Note{Text: strings.Join(append([]string{f.Found}, f.Evidence...), "; ")})
+		} else {
+			problems.Notes = append(problems.Notes, f.note())
 		}
 	}
-	if r.Count(OK) > 0 {
-		b.WriteString("IN ORDER\n")
-		for i := range r.Findings {
-			if f := &r.Findings[i]; f.Severity == OK {
-				paragraph(&b, "  ", "    ", strings.Join(append([]string{f.Found}, f.Evidence...), "; "))
-			}
-		}
-		b.WriteString("\n")
+	for _, s := range r.Skipped {
+		skipped.Notes = append(skipped.Notes, report.Note{Text: s.What + ": " + s.Why})
 	}
-	if len(r.Skipped) > 0 {
-		b.WriteString("SKIPPED\n")
-		for _, s := range r.Skipped {
-			paragraph(&b, "  ", "    ", s.What+": "+s.Why)
-		}
-		b.WriteString("\n")
-	}
-	b.WriteString(r.summary() + "\n")
-	_, err := io.WriteString(w, b.String())
-	return err
+	return &report.Report{Sections: []report.Section{problems, inOrder, skipped, {Notes: report.Notes(r.summary())}}}
 }
 
-func (f *Finding) print(b *strings.Builder) {
-	paragraph(b, "", "    ", strings.ToUpper(string(f.Severity))+": "+f.Found)
+func (f *Finding) note() report.Note {
+	n := report.Note{Text: strings.ToUpper(string(f.Severity)) + ": " + f.Found}
+	add := func(label, text string) { n.Notes = append(n.Notes, report.Note{Text: label + text}) }
 	for _, e := range f.Evidence {
-		paragraph(b, "  | ", "  |   ", e)
+		add("| ", e)
 	}
-	for i, m := range f.Messages {
-		label := "  seen as: "
-		if i > 0 {
-			label = "           "
-		}
-		fmt.Fprintf(b, "%s%s\n", label, m)
+	for _, m := range f.Messages {
+		add("seen as: ", m)
 	}
 	if f.Advice != "" {
-		paragraph(b, "  do:      ", "           ", f.Advice)
+		add("do: ", f.Advice)
 	}
-	fmt.Fprintf(b, "  (%s)\n\n", f.ID)
+	add("(", string(f.ID)+")")
+	return n
 }
 
 // summary returns one line.
@@ -73,25 +64,4 @@ func countIn(n int, one, many string) string {
 		return "1 " + one
 	}
 	return fmt.Sprintf("%d %s", n, many)
-}
-
-// lineWidth fits most terminals.
-const lineWidth = 100
-
-// paragraph wraps text at spaces, and never within a path.
-func paragraph(b *strings.Builder, first, next, text string) {
-	line := first
-	empty := true
-	for word := range strings.FieldsSeq(text) {
-		if !empty && len(line)+1+len(word) > lineWidth {
-			b.WriteString(line + "\n")
-			line, empty = next, true
-		}
-		if !empty {
-			line += " "
-		}
-		line += word
-		empty = false
-	}
-	b.WriteString(line + "\n")
 }

@@ -35,12 +35,8 @@ func Open(path string, stdin io.Reader, read func(name string, r io.Reader) erro
 	})
 }
 
-// JSON returns a stream of JSON documents without the lines "---" between them, which are
+// withoutSeparators is a stream of JSON documents without the lines "---" between them, which are
 // YAML. Within a document no line begins like that.
-func JSON(r io.Reader) io.Reader {
-	return &withoutSeparators{in: bufio.NewReader(r)}
-}
-
 type withoutSeparators struct {
 	in     *bufio.Reader
 	line   []byte // what is not read yet of it

@@ -1,21 +1,13 @@
 package migrate
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 
-	"github.com/flex2csi/flex2csi/internal/yamltext"
+	"github.com/flex2csi/flex2csi/internal/report"
 )
-
-// JSON is the plan for programs.
-func (p *Plan) JSON() ([]byte, error) { return indented(p) }
-
-// YAML is the same as JSON.
-func (p *Plan) YAML() ([]byte, error) { return yamlFrom(p) }
 
 // ObjectNames are the volumes, as type/name.
 func (p *Plan) ObjectNames() (names []string) {
@@ -23,23 +15,6 @@ func (p *Plan) ObjectNames() (names []string) {
 		names = append(names, "persistentvolume/"+v.Name)
 	}
 	return names
-}
-
-func indented(value any) ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	err := e.Encode(value)
-	return b.Bytes(), err
-}
-
-func yamlFrom(value any) ([]byte, error) {
-	data, err := encode(value)
-	if err != nil {
-		return nil, err
-	}
-	return yamltext.FromJSON(data)
 }
 
 // Write writes the plan into a directory, which is new or empty: plan.yaml, and
@@ -61,7 +36,7 @@ func (p *Plan) Write(dir string) error {
 			return err
 		}
 	}
-	plan, err := p.YAML()
+	plan, err := report.YAML(p)
 	if err != nil {
 		return err
 	}
@@ -76,18 +51,14 @@ func (v *PlannedVolume) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	old, err := yamltext.FromJSON(object)
+	old, err := report.YAML(v.Original.object)
 	if err != nil {
 		return err
 	}
 	if err := errors.Join(file(".old.json", object), file(".old.yaml", old)); err != nil || v.Replacement == nil {
 		return err
 	}
-	data, err := v.Replacement.MarshalJSON()
-	if err != nil {
-		return err
-	}
-	replacement, err := yamltext.FromJSON(data)
+	replacement, err := report.YAML(v.Replacement)
 	if err != nil {
 		return err
 	}

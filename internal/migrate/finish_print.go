@@ -2,9 +2,10 @@ package migrate
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"strings"
+
+	"github.com/flex2csi/flex2csi/internal/report"
 )
 
 // needed says that something is in the way.
@@ -13,51 +14,53 @@ const needed = "IS NEEDED STILL"
 // mostNamed are how many objects of one kind are named, unless all are wanted.
 const mostNamed = 5
 
-// Table prints for people what stands in the way, driver by driver, and then of
-// the bridge; wide names all objects, and nodes with which nothing is wrong.
-func (d *FinishReport) Table(out io.Writer, wide bool) error {
-	var b strings.Builder
+// Show makes what stands in the way, driver by driver, and then of the bridge; wide names all
+// objects, and nodes with which nothing is wrong.
+func (d *FinishReport) Show(view report.View) *report.Report {
+	isWide := view == report.Wide
+	var all []report.Note
 	for _, driver := range d.Drivers {
-		free := "can be taken away"
-		if len(driver.Nodes) == 0 {
-			free = "is on no node, and nothing needs it"
-		}
-		fmt.Fprintf(&b, "FlexVolume driver %s: %s\n", driver.FlexDriver, driver.state(free))
-		driver.print(&b, "  ", wide)
-		clear := 0
-		for _, n := range driver.Nodes {
-			if n.Free {
-				clear++
-			}
-			if !n.Free || wide {
-				fmt.Fprintf(&b, "  node %s: %s\n", n.Node, endOf(n.End, "nothing of it is there", needed))
-			}
-			n.print(&b, "    ", wide)
-		}
-		if clear > 0 {
-			fmt.Fprintf(&b, "  %d of %d nodes have nothing of it\n", clear, len(driver.Nodes))
-		}
-		b.WriteByte('\n')
+		all = append(all, driver.note(isWide))
 	}
 	if len(d.Drivers) == 0 {
-		b.WriteString("Nothing is known of any FlexVolume driver.\n\n")
+		all = report.Notes("Nothing is known of any FlexVolume driver.")
 	}
-	fmt.Fprintf(&b, "The bridge: %s\n", endOf(d.Bridge, "can be taken away", needed))
-	d.Bridge.print(&b, "  ", wide)
-	if len(d.Notes) > 0 {
-		b.WriteString("\nWorth knowing before:\n")
-		for _, n := range d.Notes {
-			n.print(&b, "  ", wide)
-		}
+	all = append(all, report.Note{Text: "The bridge: " + endOf(d.Bridge, "can be taken away", needed), Notes: d.Bridge.notes(isWide)})
+	known := report.Section{Heading: "Worth knowing before:"}
+	for _, n := range d.Notes {
+		known.Notes = append(known.Notes, n.note(isWide))
 	}
+	var problems []report.Note
 	for _, p := range d.Problems {
-		fmt.Fprintf(&b, "\nnot known: %s\n", p)
+		problems = append(problems, report.Note{Text: "not known: " + p})
 	}
-	if len(d.Problems) > 0 {
-		b.WriteString("\nAs long as something is not known, take nothing away.\n")
+	if len(problems) > 0 {
+		problems = append(problems, report.Note{Text: "As long as something is not known, take nothing away."})
 	}
-	_, err := io.WriteString(out, b.String())
-	return err
+	return &report.Report{Sections: []report.Section{{Notes: all}, known, {Notes: problems}}}
+}
+
+func (d *DriverEnd) note(isWide bool) report.Note {
+	free := "can be taken away"
+	if len(d.Nodes) == 0 {
+		free = "is on no node, and nothing needs it"
+	}
+	n := report.Note{Text: fmt.Sprintf("FlexVolume driver %s: %s", d.FlexDriver, d.state(free)), Notes: d.notes(isWide)}
+	clear := 0
+	for _, node := range d.Nodes {
+		if node.Free {
+			clear++
+		}
+		notes := node.notes(isWide)
+		if !node.Free || isWide {
+			notes = []report.Note{{Text: fmt.Sprintf("node %s: %s", node.Node, endOf(node.End, "nothing of it is there", needed)), Notes: notes}}
+		}
+		n.Notes = append(n.Notes, notes...)
+	}
+	if clear > 0 {
+		n.Notes = append(n.Notes, report.Note{Text: fmt.Sprintf("%d of %d nodes have nothing of it", clear, len(d.Nodes))})
+	}
+	return n
 }
 
 // state is that of the driver: its nodes may need it when nothing in the cluster does.
@@ -79,23 +82,20 @@ func endOf(e End, free, not string) string {
 	return "not known"
 }
 
-func (e End) print(b *strings.Builder, indent string, wide bool) {
+func (e End) notes(isWide bool) (all []report.Note) {
 	for _, o := range e.Obstacles {
-		o.print(b, indent, wide)
+		all = append(all, o.note(isWide))
 	}
 	for _, c := range e.Steps {
-		fmt.Fprintf(b, "%s- %s\n", indent, c)
+		all = append(all, report.Note{Text: "- " + c})
 	}
+	return all
 }
 
-func (o Obstacle) print(b *strings.Builder, indent string, wide bool) {
-	shown, more := o.Objects, 0
-	if !wide && len(shown) > mostNamed {
-		shown, more = shown[:mostNamed], len(shown)-mostNamed
+func (o Obstacle) note(isWide bool) report.Note {
+	shown, more := o.Objects, ""
+	if !isWide && len(shown) > mostNamed {
+		shown, more = shown[:mostNamed], fmt.Sprintf("; and %d more (-o wide)", len(shown)-mostNamed)
 	}
-	fmt.Fprintf(b, "%s%s (%d): %s", indent, o.What, len(o.Objects), strings.Join(shown, "; "))
-	if more > 0 {
-		fmt.Fprintf(b, "; and %d more (-o wide)", more)
-	}
-	fmt.Fprintf(b, "\n%s  → %s\n", indent, o.Do)
+	return report.Note{Text: fmt.Sprintf("%s (%d): %s%s", o.What, len(o.Objects), strings.Join(shown, "; "), more), Next: o.Do}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
 	"github.com/flex2csi/flex2csi/internal/nodevolumes"
+	"github.com/flex2csi/flex2csi/internal/report"
 )
 
 // TestFinishTable: for each driver what it is needed for, and what to type when
@@ -39,9 +40,9 @@ func TestFinishTable(t *testing.T) {
 		Notes:    []migrate.Obstacle{{What: "the journal, which goes with namespace flex2csi", Objects: []string{"2 records"}, Do: "kubectl get keeps it"}},
 		Problems: []string{"whether a CronJob makes pods with FlexVolumes is not known: list cronjobs: refused"},
 	}
-	for file, wide := range map[string]bool{"testdata/finish.txt": false, "testdata/finish-wide.txt": true} {
+	for file, view := range map[string]report.View{"testdata/finish.txt": report.Table, "testdata/finish-wide.txt": report.Wide} {
 		var b bytes.Buffer
-		if err := d.Table(&b, wide); err != nil {
+		if err := d.Show(view).Write(&b, view); err != nil {
 			t.Fatal(err)
 		}
 		golden(t, file, b.String())
@@ -106,17 +107,17 @@ func TestFinishGonePod(t *testing.T) {
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "job", UID: "over"}, Status: corev1.PodStatus{Phase: corev1.PodSucceeded}},
 	)
 	o := &migrate.Observer{Client: a.client(), Journal: journal.New(a.client(), migrate.Namespace, ""), Now: time.Now}
-	report, err := o.Finish(t.Context(), nil)
+	found, err := o.Finish(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var b strings.Builder
-	if err := report.Table(&b, false); err != nil {
+	if err := found.Show(report.Table).Write(&b, report.Table); err != nil {
 		t.Fatal(err)
 	}
-	if !report.Passing() || report.Free(false) || !strings.Contains(b.String(), "FlexVolume driver example.com/disk: IS NEEDED STILL on nodes\n") ||
+	if !found.Passing() || found.Free(false) || !strings.Contains(b.String(), "FlexVolume driver example.com/disk: IS NEEDED STILL on nodes\n") ||
 		!strings.Contains(b.String(), "pods that are ending or gone, and have a mount of the bridge (3): uid gone, volume pv1; pod shop/old, volume pv1; pod shop/job, volume pv1") {
-		t.Errorf("passing %v, free %v, problems %q:\n%s", report.Passing(), report.Free(false), report.Problems, b.String())
+		t.Errorf("passing %v, free %v, problems %q:\n%s", found.Passing(), found.Free(false), found.Problems, b.String())
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/migrate"
+	"github.com/flex2csi/flex2csi/internal/report"
 )
 
 // TestHTML: the pages have what people look for, and no markup of a name.
@@ -24,10 +25,10 @@ func TestHTML(t *testing.T) {
 		Volumes: []migrate.VolumeStatus{{Name: "orders", Claim: "shop/orders", FlexDriver: hostile, State: migrate.Halted, Since: time.Unix(0, 0), Next: "resume it"}, {Name: "done", State: migrate.Migrated, LostSeconds: 0.734}},
 	}
 	var a, b strings.Builder
-	if err := plan.HTML(&a); err != nil {
+	if err := plan.Show(report.Page).Write(&a, report.Page); err != nil {
 		t.Fatal(err)
 	}
-	if err := situation.HTML(&b); err != nil {
+	if err := situation.Show(report.Page).Write(&b, report.Page); err != nil {
 		t.Fatal(err)
 	}
 	for page, wants := range map[string][]string{

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/flex2csi/flex2csi/internal/migrate"
+	"github.com/flex2csi/flex2csi/internal/report"
 )
 
 // TestPlanTable: the table has the flag that accepts a decision, and the manifest for an inline
@@ -24,15 +25,15 @@ func TestPlanTable(t *testing.T) {
 		{Kind: "StorageClass", Name: "old", What: "makes FlexVolumes"},
 	}}
 	var b strings.Builder
-	if err := plan.Table(&b, false); err != nil {
+	if err := plan.Show(report.Table).Write(&b, report.Table); err != nil {
 		t.Fatal(err)
 	}
 	const accept = `
 decide   rights: not known
-           → to accept that: --accept rights
+  → to accept that: --accept rights
 
 decide   owners: Argo CD
-           → pause it; to accept that: --accept owners
+  → pause it; to accept that: --accept owners
 `
 	const want = `
   - make one
@@ -70,7 +71,7 @@ func TestInlineSecret(t *testing.T) {
 			t.Fatal(err)
 		}
 		var b strings.Builder
-		if err := plan.Table(&b, false); err != nil {
+		if err := plan.Show(report.Table).Write(&b, report.Table); err != nil {
 			t.Fatal(err)
 		}
 		for _, text := range want {

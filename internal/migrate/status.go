@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,23 +53,11 @@ const (
 	Contradictory State = "Contradictory"
 )
 
-// String is for people.
+// String is for people. What needs attention is in capitals.
 func (s State) String() string {
-	switch s {
-	case UnderWay:
-		return "under way"
-	case Halted:
-		return "HALTED"
-	case WithoutVolume:
-		return "NO VOLUME"
-	case Migrated:
-		return "migrated"
-	case TakenBack:
-		return "taken back"
-	case Removed:
-		return "removed"
-	}
-	return "CHANGED"
+	return cmp.Or(map[State]string{
+		UnderWay: "under way", Halted: "HALTED", WithoutVolume: "NO VOLUME", Migrated: "migrated", TakenBack: "taken back", Removed: "removed",
+	}[s], "CHANGED")
 }
 
 // A VolumeStatus is how one volume is.

@@ -3,57 +3,49 @@ package migrate
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"maps"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
+
+	"github.com/flex2csi/flex2csi/internal/report"
 )
 
-// Table prints the situation for people: what is urgent, a line for each volume,
-// and below it what is wrong and what to do; wide shows all that is known.
-func (t *Situation) Table(out io.Writer, wide bool) error {
-	var b strings.Builder
-	t.urgent(&b)
-	if len(t.Volumes) > 0 {
-		if err := t.volumes(&b, wide); err != nil {
-			return err
-		}
+// Show makes what is urgent, a line for each volume, and below it what is wrong and what to do;
+// wide shows all that is known.
+func (t *Situation) Show(view report.View) *report.Report {
+	if view == report.Page {
+		return t.page()
 	}
+	columns := []string{"Volume", "Claim", "Now", "State", "Stage", "Since", "Old mounts"}
+	if view == report.Wide {
+		columns = append(columns, "To", "Mode", "FlexVolume driver", "CSI driver", "Handle", "By", "Requests")
+	}
+	volumes := report.Of(t.Volumes, func(v VolumeStatus) []string {
+		cells := []string{v.Name, v.Claim, v.Now, v.State.String(), string(v.Stage), t.age(v.Since), strconv.Itoa(len(v.OldMounts))}
+		return append(cells, volumeType(v.Direction), string(v.Mode), v.FlexDriver, v.CSIDriver, v.Handle, v.By, strconv.Itoa(v.Requests))[:len(columns)]
+	}, columns...)
+	r := &report.Report{}
+	if names := t.withoutVolume(); len(names) > 0 {
+		r.Sections = append(r.Sections, report.Section{Notes: []report.Note{{
+			Text:    fmt.Sprintf("URGENT: a migration stopped where there is no PersistentVolume: %s. Do this now:", strings.Join(names, ", ")),
+			Command: "flex2csi migrate resume " + strings.Join(names, " "),
+		}}})
+	}
+	if len(t.Volumes) > 0 {
+		r.Sections = append(r.Sections, report.Section{Rows: volumes})
+	}
+	var notes []report.Note
 	for i := range t.Volumes {
-		t.Volumes[i].details(&b, wide)
+		notes = append(notes, t.Volumes[i].notes(view == report.Wide)...)
 	}
 	for _, p := range t.Problems {
-		fmt.Fprintf(&b, "\nnot known: %s\n", p)
+		notes = append(notes, report.Note{Text: "not known: " + p})
 	}
-	t.summary(&b)
-	_, err := io.WriteString(out, b.String())
-	return err
-}
-
-// urgent is what the operator has to do before all else.
-func (t *Situation) urgent(b *strings.Builder) {
-	if names := t.withoutVolume(); len(names) > 0 {
-		fmt.Fprintf(b, "URGENT: a migration stopped where there is no PersistentVolume: %s. Do this now:\n\n    flex2csi migrate resume %s\n\n", strings.Join(names, ", "), strings.Join(names, " "))
-	}
-}
-
-func (t *Situation) volumes(b *strings.Builder, wide bool) error {
-	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	fmt.Fprint(w, "VOLUME\tCLAIM\tNOW\tSTATE\tSTAGE\tSINCE\tOLD MOUNTS")
-	if wide {
-		fmt.Fprint(w, "\tTO\tMODE\tFLEXVOLUME DRIVER\tCSI DRIVER\tHANDLE\tBY\tREQUESTS")
-	}
-	fmt.Fprintln(w)
-	for _, v := range t.Volumes {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d", v.Name, dash(v.Claim), v.Now, v.State, dash(string(v.Stage)), t.age(v.Since), len(v.OldMounts))
-		if wide {
-			fmt.Fprintf(w, "\t%s\t%s\t%s\t%s\t%s\t%s\t%d", volumeType(v.Direction), dash(string(v.Mode)), dash(v.FlexDriver), dash(v.CSIDriver), dash(v.Handle), dash(v.By), v.Requests)
-		}
-		fmt.Fprintln(w)
-	}
-	return w.Flush()
+	r.Sections = append(r.Sections, report.Section{Notes: notes}, report.Section{Lines: true, Notes: t.summary()})
+	return r
 }
 
 // age is how long ago something was, as kubectl shows it.
@@ -73,57 +65,133 @@ func (t *Situation) age(at time.Time) string {
 	}
 }
 
-// details are what a person has to know of a volume.
-func (v *VolumeStatus) details(b *strings.Builder, wide bool) {
+// notes are what a person has to know of a volume.
+func (v *VolumeStatus) notes(isWide bool) []report.Note {
 	quiet := v.Trouble == "" && (v.Next == "" || v.State == Migrated)
-	if quiet && (!wide || len(v.OldMounts) == 0) {
-		return
+	if quiet && (!isWide || len(v.OldMounts) == 0) {
+		return nil
 	}
-	fmt.Fprintf(b, "\n%s: %s\n", v.Name, v.State)
+	n := report.Note{Text: fmt.Sprintf("%s: %s", v.Name, v.State), Next: v.Next}
 	if v.Trouble != "" {
-		fmt.Fprintf(b, "  %s\n", v.Trouble)
+		n.Notes = report.Notes(v.Trouble)
 	}
-	if wide {
-		for _, m := range v.OldMounts {
-			fmt.Fprintf(b, "  old mount  %s%s\n", m, besides(m.TakenOver))
+	for _, m := range v.OldMounts {
+		besides := ", and none of the kubelet's CSI plugin yet"
+		if m.TakenOver {
+			besides = ", next to that of the kubelet's CSI plugin"
+		}
+		if isWide {
+			n.Notes = append(n.Notes, report.Note{Text: "old mount  " + m.String() + besides})
 		}
 	}
-	if v.Next != "" {
-		fmt.Fprintf(b, "  → %s\n", v.Next)
-	}
-}
-
-func besides(takenOver bool) string {
-	if takenOver {
-		return ", next to that of the kubelet's CSI plugin"
-	}
-	return ", and none of the kubelet's CSI plugin yet"
+	return []report.Note{n}
 }
 
 // summary counts.
-func (t *Situation) summary(b *strings.Builder) {
+func (t *Situation) summary() []report.Note {
 	count, mounts := map[State]int{}, 0
 	for _, v := range t.Volumes {
 		count[v.State]++
 		mounts += len(v.OldMounts)
 	}
-	fmt.Fprintf(b, "\n%d volumes are migrated, %d taken back", count[Migrated], count[TakenBack])
+	parts := []string{fmt.Sprintf("%d volumes are migrated, %d taken back", count[Migrated], count[TakenBack])}
 	for _, s := range []State{UnderWay, Halted, WithoutVolume, Contradictory, Removed} {
 		if count[s] > 0 {
-			fmt.Fprintf(b, ", %d %s", count[s], s)
+			parts = append(parts, fmt.Sprintf("%d %s", count[s], s))
 		}
 	}
-	fmt.Fprintf(b, ". %d mounts of the bridge are left of migrated volumes", mounts)
+	text := fmt.Sprintf("%s. %d mounts of the bridge are left of migrated volumes", strings.Join(parts, ", "), mounts)
 	if mounts > 0 {
-		b.WriteString(", until their pods are restarted, whenever that suits")
+		text += ", until their pods are restarted, whenever that suits"
 	}
-	b.WriteString(".\n")
 	var rest []string
 	for _, driver := range slices.Sorted(maps.Keys(t.Remaining)) {
 		rest = append(rest, fmt.Sprintf("%d of %s", t.Remaining[driver], driver))
 	}
-	fmt.Fprintf(b, "FlexVolumes that are left: %s.\n", cmp.Or(strings.Join(rest, ", "), "none"))
+	all := report.Notes(text+".", "FlexVolumes that are left: "+cmp.Or(strings.Join(rest, ", "), "none")+".")
 	if t.Holder != "" {
-		fmt.Fprintf(b, "%s migrates just now.\n", t.Holder)
+		all = append(all, report.Note{Text: t.Holder + " migrates just now."})
 	}
+	return all
+}
+
+func (t *Situation) page() *report.Report {
+	volumes := report.Of(t.Volumes, func(v VolumeStatus) []string {
+		since := ""
+		if !v.Since.IsZero() {
+			since = v.Since.UTC().Format(madeLayout)
+		}
+		return []string{v.Name, v.Claim, v.FlexDriver, v.CSIDriver, v.State.String(), string(v.Stage), since, seconds(v.LostSeconds), strconv.Itoa(len(v.OldMounts)), v.Trouble, v.Next}
+	}, "Name", "Claim", "FlexVolume driver", "CSI driver", "State", "Stage", "Since", "Lost, seconds", "Pods with the old mount", "Trouble", "Next")
+	remaining, migrated := 0, 0
+	for _, n := range t.Remaining {
+		remaining += n
+	}
+	for _, v := range t.Volumes {
+		if v.State == Migrated {
+			migrated++
+		}
+	}
+	count := func(title string, text func(VolumeStatus) string) report.Chart {
+		return report.Count(title, t.Volumes, func(v VolumeStatus) []string { return []string{text(v)} })
+	}
+	return &report.Report{
+		Title: "Migrations", Subtitle: t.Server + ", " + t.Made.UTC().Format(madeLayout),
+		Facts: []report.Fact{
+			{Name: "Volumes of migrations", Value: strconv.Itoa(len(t.Volumes))},
+			{Name: "Migrated", Value: strconv.Itoa(migrated)},
+			{Name: "FlexVolumes that are left", Value: strconv.Itoa(remaining)},
+			{Name: "Migrates now", Value: dash(t.Holder)},
+		},
+		Charts: []report.Chart{
+			count("By state", func(v VolumeStatus) string { return v.State.String() }),
+			report.Sorted("FlexVolumes that are left, by driver", t.Remaining),
+			t.lostTimes(),
+			count("By driver", func(v VolumeStatus) string { return v.FlexDriver }),
+			count("By namespace", func(v VolumeStatus) string { return namespaceOf(v.Claim) }),
+		},
+		Sections: []report.Section{{Heading: "Not known", Notes: report.Notes(t.Problems...)}, {Rows: volumes}},
+	}
+}
+
+// lostTimes is for how long claims were Lost; without bars if none was.
+func (t *Situation) lostTimes() report.Chart {
+	times := []struct {
+		below float64
+		bar   report.Bar
+	}{
+		{0.5, report.Bar{Name: "under 0.5 s"}},
+		{1, report.Bar{Name: "0.5 to 1 s"}},
+		{2, report.Bar{Name: "1 to 2 s"}},
+		{15, report.Bar{Name: "2 to 15 s"}},
+		{math.Inf(1), report.Bar{Name: "15 s and more"}},
+	}
+	known := false
+	for _, v := range t.Volumes {
+		if v.LostSeconds <= 0 {
+			continue
+		}
+		known = true
+		for i := range times {
+			if v.LostSeconds < times[i].below {
+				times[i].bar.Count++
+				break
+			}
+		}
+	}
+	c := report.Chart{Title: "For how long claims were Lost"}
+	for _, one := range times {
+		if known {
+			c.Bars = append(c.Bars, one.bar)
+		}
+	}
+	return c
+}
+
+// seconds is a duration for a cell.
+func seconds(s float64) string {
+	if s <= 0 {
+		return ""
+	}
+	return strconv.FormatFloat(s, 'f', 2, 64)
 }

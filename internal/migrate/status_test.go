@@ -7,6 +7,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+	"github.com/flex2csi/flex2csi/internal/report"
 )
 
 // TestStatusTable: what is urgent comes first, and each volume that wants
@@ -39,15 +40,15 @@ func TestStatusTable(t *testing.T) {
 			{Name: "back", Claim: "shop/back", State: migrate.TakenBack, Direction: journal.ToFlexVolume, Stage: journal.Finished, Since: now.Add(-5 * time.Hour), Now: "FlexVolume"},
 		},
 	}
-	for file, wide := range map[string]bool{"testdata/status.txt": false, "testdata/status-wide.txt": true} {
+	for file, view := range map[string]report.View{"testdata/status.txt": report.Table, "testdata/status-wide.txt": report.Wide} {
 		var b bytes.Buffer
-		if err := s.Table(&b, wide); err != nil {
+		if err := s.Show(view).Write(&b, view); err != nil {
 			t.Fatal(err)
 		}
 		golden(t, file, b.String())
 	}
 	var b bytes.Buffer
-	if err := (&migrate.Situation{Made: now, Holder: "eve@ws1"}).Table(&b, false); err != nil {
+	if err := (&migrate.Situation{Made: now, Holder: "eve@ws1"}).Show(report.Table).Write(&b, report.Table); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "testdata/status-none.txt", b.String())

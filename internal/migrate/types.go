@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"time"
 )
 
@@ -29,17 +30,7 @@ const (
 
 // String is for people.
 func (v Method) String() string {
-	switch v {
-	case Live:
-		return "live"
-	case PodRestart:
-		return "after a pod restart"
-	case Offline:
-		return "offline"
-	case Unknown:
-		return "unknown"
-	}
-	return "no"
+	return cmp.Or(map[Method]string{Live: "live", PodRestart: "after a pod restart", Offline: "offline", Unknown: "unknown"}[v], "no")
 }
 
 // A CheckStatus is what came of a check.

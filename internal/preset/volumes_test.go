@@ -10,9 +10,9 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/flex2csi/flex2csi/internal/assess"
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/csivol"
-	"github.com/flex2csi/flex2csi/internal/dryrun"
 	"github.com/flex2csi/flex2csi/internal/mapping"
 	"github.com/flex2csi/flex2csi/internal/preset"
 	"github.com/flex2csi/flex2csi/pkg/flex"
@@ -81,7 +81,7 @@ func config(t *testing.T, p preset.Preset, fill string) *bridgeconfig.Configurat
 
 func volumesOf(t *testing.T, c *bridgeconfig.Configuration, input []byte) []volume {
 	t.Helper()
-	reader := dryrun.NewReader()
+	reader := assess.NewMapReader()
 	if err := reader.Read(bytes.NewReader(input)); err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func volumesOf(t *testing.T, c *bridgeconfig.Configuration, input []byte) []volu
 	if err != nil {
 		t.Fatal(err)
 	}
-	planner, err := dryrun.NewPlanner(c, dryrun.Node{Cluster: true, Capabilities: []string{"STAGE_UNSTAGE_VOLUME", "PUBLISH_UNPUBLISH_VOLUME"}}, found.CSIDrivers)
+	planner, err := assess.NewPlanner(c, assess.Node{Cluster: true, Capabilities: []string{"STAGE_UNSTAGE_VOLUME", "PUBLISH_UNPUBLISH_VOLUME"}}, found.CSIDrivers)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,9 +148,9 @@ func secretsOf(sources bridgeconfig.Secrets, mapped csivol.Secrets) map[string]a
 
 // see takes from the plan what the mapping does not tell. Each of its steps has
 // to succeed.
-func see(t *testing.T, p *dryrun.Plan, v *volume) {
+func see(t *testing.T, p *assess.Plan, v *volume) {
 	t.Helper()
-	if p.Result != dryrun.OK {
+	if p.Result != assess.OK {
 		t.Errorf("%s: %s", p.Volume, p.Reason)
 	}
 	for _, step := range p.Steps {

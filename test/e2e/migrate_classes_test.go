@@ -83,7 +83,7 @@ func (t *T) pasteClasses(class string, flags ...string) {
 	t.must(err)
 	ready := fmt.Sprintf("cd %s\nflex2csi() { %s \"$@\"; }\n", t.TempDir(), program)
 	table := t.bash(ready + fmt.Sprintf("flex2csi migrate classes --kubeconfig %s %s %s\n", node.Kubeconfig, class, strings.Join(flags, " ")))
-	commands := regexp.MustCompile(`(?m)(?:^       .*\n)+`).FindAllString(table, -1)
+	commands := regexp.MustCompile(`(?m)(?:^      .*\n)+`).FindAllString(table, -1)
 	if len(commands) == 0 {
 		t.Fatalf("no commands in\n%s", table)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/doctor"
 	"github.com/flex2csi/flex2csi/internal/kube"
 	"github.com/flex2csi/flex2csi/internal/kubeobject"
+	"github.com/flex2csi/flex2csi/internal/report"
 	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/test/controlplane"
 )
@@ -142,7 +143,7 @@ func want(t *testing.T, r *doctor.Report, wanted ...string) {
 func text(t *testing.T, r *doctor.Report) string {
 	t.Helper()
 	var b strings.Builder
-	if err := r.Print(&b); err != nil {
+	if err := r.Show(report.Table).Write(&b, report.Table); err != nil {
 		t.Fatal(err)
 	}
 	return strings.Join(strings.Fields(b.String()), " ")

@@ -20,6 +20,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
 	"github.com/flex2csi/flex2csi/internal/nodevolumes"
+	"github.com/flex2csi/flex2csi/internal/report"
 	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/test/controlplane"
 )
@@ -190,7 +191,7 @@ func testFinish(w *world) {
 	wants := func(d migrate.FinishReport, driver string, texts ...string) {
 		w.t.Helper()
 		var b strings.Builder
-		w.check(d.Table(&b, true))
+		w.check(d.Show(report.Wide).Write(&b, report.Wide))
 		for _, text := range texts {
 			if !strings.Contains(b.String(), text) {
 				w.t.Errorf("%s: no %q in\n%s", driver, text, b.String())

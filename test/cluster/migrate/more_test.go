@@ -24,6 +24,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/migrate"
+	"github.com/flex2csi/flex2csi/internal/report"
 	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/test/controlplane"
 )
@@ -122,7 +123,7 @@ func testSecrets(w *world) {
 		Driver: "example.com/share", Options: map[string]string{"share": "b", "opts": "vers=3.0,ro"}, SecretRef: &corev1.SecretReference{Name: "creds"},
 	}}, corev1.ReadWriteMany)
 	plan := w.plan(migrate.Selection{Names: []string{"share2"}})
-	text, err := plan.JSON()
+	text, err := report.JSON(plan)
 	w.check(err)
 	if strings.Contains(string(text), "not-to-be-seen") || strings.Contains(string(text), "bm90LXRvLWJlLXNlZW") {
 		w.t.Errorf("the plan shows a secret:\n%s", text)
@@ -246,7 +247,7 @@ func testRelated(w *world) {
 	if len(plan.Related) != 3 {
 		w.t.Fatalf("%+v", plan.Related)
 	}
-	text, err := plan.YAML()
+	text, err := report.YAML(plan)
 	w.check(err)
 	for _, want := range []string{
 		"kind: StorageClass", "name: flex", "provisioner old.example.com", "flex2csi migrate classes flex",

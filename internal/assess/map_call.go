@@ -1,6 +1,7 @@
-package dryrun
+package assess
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -25,16 +26,16 @@ func FromCall(driver string, args []string) (*FlexVolume, error) {
 		v.masked(key)
 	}
 	if place, err := kubeletdir.Parse(call.Dir); err == nil {
-		v.Options.VolumeName = orDefault(v.Options.VolumeName, place.Volume)
-		v.FlexDriver = orDefault(v.FlexDriver, place.Driver)
+		v.Options.VolumeName = cmp.Or(v.Options.VolumeName, place.Volume)
+		v.FlexDriver = cmp.Or(v.FlexDriver, place.Driver)
 		if place.PodUID != "" {
 			v.Dir = call.Dir
-			v.Options.PodUID = orDefault(v.Options.PodUID, place.PodUID)
+			v.Options.PodUID = cmp.Or(v.Options.PodUID, place.PodUID)
 		}
 	} else if call.Command == flex.CommandMount {
 		v.Dir = call.Dir
 	}
-	v.Options.VolumeName = orDefault(v.Options.VolumeName, unknownVolume)
+	v.Options.VolumeName = cmp.Or(v.Options.VolumeName, unknownVolume)
 	if v.Options.PodUID == "" {
 		v.Options.PodUID, v.Options.PodName, v.Options.PodNamespace = unknownPodUID, unknownPod, unknownNamespace
 	}

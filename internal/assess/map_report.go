@@ -1,4 +1,4 @@
-package dryrun
+package assess
 
 import (
 	"cmp"
@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// A Report has the results of many volumes.
-type Report struct {
+// A MapResult has the results of many volumes.
+type MapResult struct {
 	Plans []*Plan // without their steps
 	// WithoutCSIDriver are CSI drivers for which there is no CSIDriver object that would
 	// decide what is asked of them.
@@ -17,8 +17,8 @@ type Report struct {
 }
 
 // Report plans all volumes and compares them.
-func (p *Planner) Report(volumes []*FlexVolume) *Report {
-	r := &Report{}
+func (p *Planner) Report(volumes []*FlexVolume) *MapResult {
+	r := &MapResult{}
 	without := map[string]bool{}
 	for _, v := range volumes {
 		plan := p.Plan(v)
@@ -46,7 +46,7 @@ func (p *Planner) Detail(of *Plan) *Plan {
 
 // findSameHandles finds PersistentVolumes that are one volume of a CSI driver. Inline
 // volumes are left out: the pods of a Deployment have the same one.
-func (r *Report) findSameHandles() {
+func (r *MapResult) findSameHandles() {
 	type id struct{ driver, handle string }
 	same := map[id][]*Plan{}
 	for _, plan := range r.Plans {
@@ -81,8 +81,8 @@ func some(plans []*Plan) string {
 
 // Select returns a report of the volumes with these names: of PersistentVolumes, claims
 // (namespace/name) or inline volumes.
-func (r *Report) Select(names []string) (*Report, error) {
-	chosen := &Report{}
+func (r *MapResult) Select(names []string) (*MapResult, error) {
+	chosen := &MapResult{}
 	found := map[string]bool{}
 	for _, plan := range r.Plans {
 		of := slices.DeleteFunc([]string{plan.Volume, plan.Claim, plan.DisplayName()}, func(name string) bool { return !slices.Contains(names, name) })
@@ -106,7 +106,7 @@ func (r *Report) Select(names []string) (*Report, error) {
 }
 
 // Bad returns the volumes that do not work.
-func (r *Report) Bad() (bad []*Plan) {
+func (r *MapResult) Bad() (bad []*Plan) {
 	for _, plan := range r.Plans {
 		if plan.Result != OK {
 			bad = append(bad, plan)
@@ -152,7 +152,7 @@ func count(all *map[string]int, names []string) {
 }
 
 // Summary counts the volumes by result, driver and namespace.
-func (r *Report) Summary() *Summary {
+func (r *MapResult) Summary() *Summary {
 	s := &Summary{Volumes: len(r.Plans), Results: map[Result]int{}}
 	drivers, namespaces := map[string]*DriverCount{}, map[string]*NamespaceCount{}
 	for _, plan := range r.Plans {

@@ -1,4 +1,4 @@
-package dryrun
+package assess
 
 import (
 	"cmp"
@@ -94,7 +94,7 @@ func (m *manifests) addPV(o object) {
 		m.pvByName[name] = o
 	}
 	if ref := o.at("spec", "claimRef"); ref.there() {
-		m.pvByClaim[orDefault(ref.text("namespace"), "default")+"/"+ref.text("name")] = o
+		m.pvByClaim[cmp.Or(ref.text("namespace"), "default")+"/"+ref.text("name")] = o
 	}
 }
 
@@ -116,8 +116,8 @@ func driverInfo(spec object) csivol.DriverInfo {
 
 // input makes the volumes: those of pods as these use them, and all others as any pod
 // would.
-func (m *manifests) input() (*Input, error) {
-	in := &Input{CSIDrivers: m.drivers, Unclear: m.found.Unclear()}
+func (m *manifests) input() (*MapInput, error) {
+	in := &MapInput{CSIDrivers: m.drivers, Unclear: m.found.Unclear()}
 	if len(m.foreign) > 0 {
 		in.Unclear = append(in.Unclear, fmt.Sprintf("no objects of Kubernetes: %s", strings.Join(m.foreign, "; ")))
 	}
@@ -192,7 +192,7 @@ func (m *manifests) ofPod(volume, pod object, used map[string]*FlexVolume) *Flex
 // claimOfPV is namespace/name, or empty.
 func (m *manifests) claimOfPV(pv object) string {
 	if ref := pv.at("spec", "claimRef"); ref.there() {
-		return orDefault(ref.text("namespace"), "default") + "/" + ref.text("name")
+		return cmp.Or(ref.text("namespace"), "default") + "/" + ref.text("name")
 	}
 	if c, ok := m.claimOf[pv.name()]; ok {
 		return c.key()

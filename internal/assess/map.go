@@ -1,11 +1,10 @@
-// Package dryrun shows what the bridge would ask of a CSI driver for a volume.
-//
-// It does not imitate the bridge but runs it: with a service that notes the
-// requests instead of sending them, with mounts and directories that are only
-// noted as well, and without state. So the requests, and their order, are those
-// of flex2csi serve. What only the driver or the node could tell, such as the
+package assess
+
+// The map shows what the bridge would ask of a CSI driver for a volume. It does not imitate the
+// bridge but runs it: with a service that notes the requests instead of sending them, with mounts
+// and directories that are only noted as well, and without state. So the requests, and their
+// order, are those of flex2csi serve. What only the driver or the node could tell, such as the
 // driver's capabilities and the node's CSI id, is assumed and said so.
-package dryrun
 
 import (
 	"context"

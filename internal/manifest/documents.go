@@ -1,4 +1,4 @@
-package dryrun
+package manifest
 
 import (
 	"bufio"
@@ -8,17 +8,26 @@ import (
 	"fmt"
 	"io"
 	"strings"
-
-	"github.com/flex2csi/flex2csi/internal/manifest"
-	"github.com/flex2csi/flex2csi/internal/strict"
-	"github.com/flex2csi/flex2csi/internal/strict/strictyaml"
 )
 
-// documents splits YAML or JSON into manifests. The items of a List are parsed one by
-// one, so that a List may be long.
+// Documents calls each for the documents of YAML or JSON, with the line that they begin in. Of a
+// List it passes the items one by one, and then the rest: a List may be long, and a parser needs
+// many times the memory of the text. An error of JSON is a [SyntaxError].
+func Documents(r io.Reader, each func(text string, line int) error) error {
+	return (&documents{in: bufio.NewReader(r), each: each}).read()
+}
+
+// A SyntaxError is one of JSON. What comes after it cannot be read.
+type SyntaxError struct {
+	Byte int64
+	Err  error
+}
+
+func (e *SyntaxError) Error() string { return fmt.Sprintf("byte %d: not JSON: %v", e.Byte, e.Err) }
+
 type documents struct {
-	in  *bufio.Reader
-	add func(object)
+	in   *bufio.Reader
+	each func(text string, line int) error
 
 	// The rest is for YAML: the document without its items, the item, and the lines
 	// where they begin.
@@ -40,19 +49,33 @@ func (d *documents) read() error {
 }
 
 func (d *documents) json() error {
-	in := json.NewDecoder(manifest.JSON(d.in))
+	in := json.NewDecoder(&withoutSeparators{in: d.in})
 	for in.More() {
 		err := d.jsonObject(in)
 		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
 		}
 		if err != nil {
-			return fmt.Errorf("byte %d: not JSON: %w", in.InputOffset(), err)
+			return atByte(in, err)
 		}
 	}
 	_, err := in.Token()
 	if errors.Is(err, io.EOF) {
 		return nil
+	}
+	return atByte(in, err)
+}
+
+// errForm is JSON of another form than that of objects.
+type errForm struct{ text string }
+
+func (e errForm) Error() string { return e.text }
+
+func atByte(in *json.Decoder, err error) error {
+	_, isForm := errors.AsType[errForm](err)
+	_, isSyntax := errors.AsType[*json.SyntaxError](err)
+	if isForm || isSyntax || errors.Is(err, io.ErrUnexpectedEOF) {
+		return &SyntaxError{in.InputOffset(), err}
 	}
 	return err
 }
@@ -85,7 +108,7 @@ func (d *documents) jsonObject(in *json.Decoder) error {
 	if err != nil {
 		return err
 	}
-	return d.parse(string(text), 1)
+	return d.pass(string(text), 1)
 }
 
 func (d *documents) jsonItems(in *json.Decoder) error {
@@ -97,7 +120,7 @@ func (d *documents) jsonItems(in *json.Decoder) error {
 		if err := in.Decode(&item); err != nil {
 			return err
 		}
-		if err := d.parse(string(item), 1); err != nil {
+		if err := d.pass(string(item), 1); err != nil {
 			return err
 		}
 	}
@@ -108,7 +131,7 @@ func (d *documents) jsonItems(in *json.Decoder) error {
 func opens(in *json.Decoder, want json.Delim) error {
 	t, err := in.Token()
 	if err == nil && t != want {
-		return fmt.Errorf("want %s but got %v", want, t)
+		return errForm{fmt.Sprintf("want %s but got %v", want, t)}
 	}
 	return err
 }
@@ -143,6 +166,7 @@ func (d *documents) yamlLine(n int, line string) error {
 		if err := d.endItem(); err != nil {
 			return err
 		}
+		line = " " + line[1:]
 		fallthrough
 	case d.inItems && (blank || strings.ContainsRune(" \t#-", rune(line[0]))):
 		if d.item.Len() == 0 {
@@ -171,7 +195,7 @@ func separates(line string) bool {
 func (d *documents) endItem() error {
 	text := d.item.String()
 	d.item.Reset()
-	return d.parse(text, d.itemLine)
+	return d.pass(text, d.itemLine)
 }
 
 func (d *documents) endDocument() error {
@@ -181,29 +205,12 @@ func (d *documents) endDocument() error {
 	text := d.head.String()
 	d.head.Reset()
 	d.inItems = false
-	return d.parse(text, d.headLine)
+	return d.pass(text, d.headLine)
 }
 
-// parse passes on the manifests in a text that begins in a line of the input.
-func (d *documents) parse(text string, line int) error {
-	docs, err := strictyaml.ParseAll([]byte(text))
-	if invalid, ok := errors.AsType[*strict.InvalidError](err); ok && invalid.Faults[0].Line+line > 1 {
-		invalid.Faults[0].Line = max(1, invalid.Faults[0].Line) + line - 1
+func (d *documents) pass(text string, line int) error {
+	if strings.TrimSpace(text) == "" {
+		return nil
 	}
-	if err != nil {
-		return err
-	}
-	for _, doc := range docs {
-		list := []object{{doc}}
-		if list[0].kind() == strict.Array {
-			list = list[0].items()
-		}
-		for _, manifest := range list {
-			if kind := manifest.kind(); kind != strict.Object {
-				return fmt.Errorf("line %d: want a manifest, but got %s", manifest.Line+line-1, kind)
-			}
-			d.add(manifest)
-		}
-	}
-	return nil
+	return d.each(text, line)
 }

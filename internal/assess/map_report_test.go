@@ -1,4 +1,4 @@
-package dryrun_test
+package assess_test
 
 import (
 	"strings"
@@ -6,8 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/flex2csi/flex2csi/internal/assess"
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
-	"github.com/flex2csi/flex2csi/internal/dryrun"
 	"github.com/flex2csi/flex2csi/internal/mapping"
 )
 
@@ -51,17 +51,17 @@ spec:
   - {name: inline, flexVolume: {driver: example.com/disk, options: {volumeID: vol-6}}}
 `
 
-func report(t *testing.T, node dryrun.Node, input string) (*dryrun.Planner, *dryrun.Report) {
+func reportOf(t *testing.T, node assess.Node, input string) (*assess.Planner, *assess.MapResult) {
 	t.Helper()
 	c, err := bridgeconfig.Loader{}.Decode([]byte("apiVersion: flex2csi.io/v1alpha1\nkind: BridgeConfiguration\ndrivers:\n- {flexDriver: example.com/disk, csiDriver: disk.csi.example.com, inline: true}\n"), mapping.Check)
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, err := read(input)
+	in, err := readVolumes(input)
 	if err != nil {
 		t.Fatal(err)
 	}
-	planner, err := dryrun.NewPlanner(c, node, in.CSIDrivers)
+	planner, err := assess.NewPlanner(c, node, in.CSIDrivers)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,28 +70,28 @@ func report(t *testing.T, node dryrun.Node, input string) (*dryrun.Planner, *dry
 
 // TestReport: each volume has its result, and none is in the way of the others.
 func TestReport(t *testing.T) {
-	planner, r := report(t, dryrun.Node{Cluster: true}, many)
-	got := map[string]dryrun.Result{}
+	planner, r := reportOf(t, assess.Node{Cluster: true}, many)
+	got := map[string]assess.Result{}
 	for _, p := range r.Plans {
 		got[p.DisplayName()] = p.Result
-		if detail := planner.Detail(p); detail.Result != p.Result || (p.Result == dryrun.OK) != (p.Reason == "") {
+		if detail := planner.Detail(p); detail.Result != p.Result || (p.Result == assess.OK) != (p.Reason == "") {
 			t.Errorf("%s: %s: %s; in detail %s", p.Volume, p.Result, p.Reason, detail.Result)
 		}
 	}
-	want := map[string]dryrun.Result{
-		"pv1": dryrun.SameHandle, "pv2": dryrun.SameHandle, "pv3": dryrun.NotMapped, "pv4": dryrun.NoDriver,
-		"pv5": dryrun.OK, "shop/a/inline": dryrun.OK, "shop/b/inline": dryrun.OK,
+	want := map[string]assess.Result{
+		"pv1": assess.SameHandle, "pv2": assess.SameHandle, "pv3": assess.NotMapped, "pv4": assess.NoDriver,
+		"pv5": assess.OK, "shop/a/inline": assess.OK, "shop/b/inline": assess.OK,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	wantSummary := &dryrun.Summary{
-		Volumes: 7, Results: map[dryrun.Result]int{dryrun.OK: 3, dryrun.SameHandle: 2, dryrun.NotMapped: 1, dryrun.NoDriver: 1},
-		Drivers: []dryrun.DriverCount{
+	wantSummary := &assess.Summary{
+		Volumes: 7, Results: map[assess.Result]int{assess.OK: 3, assess.SameHandle: 2, assess.NotMapped: 1, assess.NoDriver: 1},
+		Drivers: []assess.DriverCount{
 			{FlexDriver: "example.com/disk", CSIDriver: "disk.csi.example.com", Volumes: 6, OK: 3},
 			{FlexDriver: "example.com/other", Volumes: 1},
 		},
-		Namespaces: []dryrun.NamespaceCount{{Volumes: 1}, {Namespace: "blog", Volumes: 1}, {Namespace: "shop", Volumes: 5, OK: 3}},
+		Namespaces: []assess.NamespaceCount{{Volumes: 1}, {Namespace: "blog", Volumes: 1}, {Namespace: "shop", Volumes: 5, OK: 3}},
 	}
 	if diff := cmp.Diff(wantSummary, r.Summary()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -100,7 +100,7 @@ func TestReport(t *testing.T) {
 
 // TestReportSameHandle: both volumes name each other.
 func TestReportSameHandle(t *testing.T) {
-	_, r := report(t, dryrun.Node{}, many)
+	_, r := reportOf(t, assess.Node{}, many)
 	for _, p := range r.Plans {
 		other, ok := map[string]string{"pv1": "pv2", "pv2": "pv1"}[p.Volume]
 		if ok && !strings.HasPrefix(p.Reason, other+" has the handle vol-1 as well") {
@@ -124,7 +124,7 @@ func TestReportCSIDriver(t *testing.T) {
 		{"without access", many, false, nil, ""},
 	}
 	for _, tt := range tests {
-		_, r := report(t, dryrun.Node{Cluster: tt.cluster}, tt.input)
+		_, r := reportOf(t, assess.Node{Cluster: tt.cluster}, tt.input)
 		r, err := r.Select([]string{"shop/data-5"})
 		if err != nil {
 			t.Fatal(err)

@@ -1,4 +1,4 @@
-package dryrun_test
+package assess_test
 
 import (
 	"fmt"
@@ -32,7 +32,7 @@ func TestReadForms(t *testing.T) {
 	}
 	for name, text := range forms {
 		t.Run(name, func(t *testing.T) {
-			in, err := read(text)
+			in, err := readVolumes(text)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -62,7 +62,7 @@ func TestReadErrors(t *testing.T) {
 		{`{"kind": "x"} []`, "not JSON: want { but got ["},
 	}
 	for _, tt := range tests {
-		_, err := read(tt.input)
+		_, err := readVolumes(tt.input)
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%q: got %v, want %q", tt.input, err, tt.want)
 		}
@@ -89,7 +89,7 @@ func TestReadLong(t *testing.T) {
 
 // TestReadNull: a field that is null is not there.
 func TestReadNull(t *testing.T) {
-	in, err := read(`{"kind": "PersistentVolume", "metadata": {"name": "pv1", "namespace": null}, "spec": {"flexVolume": {"driver": "a/b", "fsType": null}, "claimRef": {"namespace": null, "name": "c"}}}`)
+	in, err := readVolumes(`{"kind": "PersistentVolume", "metadata": {"name": "pv1", "namespace": null}, "spec": {"flexVolume": {"driver": "a/b", "fsType": null}, "claimRef": {"namespace": null, "name": "c"}}}`)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
-package dryrun_test
+package assess_test
 
 import (
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -12,18 +11,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"github.com/flex2csi/flex2csi/internal/assess"
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
-	"github.com/flex2csi/flex2csi/internal/dryrun"
 	"github.com/flex2csi/flex2csi/internal/mapping"
+	"github.com/flex2csi/flex2csi/internal/report"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-var update = flag.Bool("update", false, "rewrite the golden files")
-
-// TestPlans: testdata/*.txtar hold a configuration, what to map, and what
+// TestPlans: testdata/map/*.txtar hold a configuration, what to map, and what
 // comes out of it.
 func TestPlans(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txtar")
+	files, err := filepath.Glob("testdata/map/*.txtar")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no test data: %v", err)
 	}
@@ -43,7 +41,7 @@ func TestPlans(t *testing.T) {
 				}
 				return ""
 			}
-			got, err := plan(t, content("config.yaml"), content("input"), string(archive.Comment))
+			got, err := planOf(t, content("config.yaml"), content("input"), string(archive.Comment))
 			if err != nil {
 				if diff := cmp.Diff(strings.TrimSpace(content("error")), err.Error()); diff != "" {
 					t.Errorf("(-want +got):\n%s", diff)
@@ -69,31 +67,31 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-// read reads one text: manifests, or a callout without blanks in its arguments.
-func read(text string) (*dryrun.Input, error) {
+// readVolumes reads one text: manifests, or a callout without blanks in its arguments.
+func readVolumes(text string) (*assess.MapInput, error) {
 	if args := strings.Fields(text); len(args) > 1 && flex.Command(args[0]).Known() {
-		v, err := dryrun.FromCall("", args)
-		return &dryrun.Input{Volumes: []*dryrun.FlexVolume{v}}, err
+		v, err := assess.FromCall("", args)
+		return &assess.MapInput{Volumes: []*assess.FlexVolume{v}}, err
 	}
 	return readFrom(strings.NewReader(text))
 }
 
-func readFrom(text io.Reader) (*dryrun.Input, error) {
-	r := dryrun.NewReader()
+func readFrom(text io.Reader) (*assess.MapInput, error) {
+	r := assess.NewMapReader()
 	if err := r.Read(text); err != nil {
 		return nil, err
 	}
 	return r.Input()
 }
 
-// plan does what the command does.
-func plan(t *testing.T, config, input, comment string) (string, error) {
+// planOf does what the command does.
+func planOf(t *testing.T, config, input, comment string) (string, error) {
 	t.Helper()
 	c, err := bridgeconfig.Loader{}.Decode([]byte(config), mapping.Check)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var node dryrun.Node
+	var node assess.Node
 	_, flags, _ := strings.Cut(comment, "flags:")
 	for f := range strings.FieldsSeq(flags) {
 		switch name, value, _ := strings.Cut(f, "="); name {
@@ -107,11 +105,11 @@ func plan(t *testing.T, config, input, comment string) (string, error) {
 			node.Capabilities = strings.Split(value, ",")
 		}
 	}
-	in, err := read(input)
+	in, err := readVolumes(input)
 	if err != nil {
 		return "", err
 	}
-	planner, err := dryrun.NewPlanner(c, node, in.CSIDrivers)
+	planner, err := assess.NewPlanner(c, node, in.CSIDrivers)
 	if err != nil {
 		return "", err
 	}
@@ -133,7 +131,7 @@ func plan(t *testing.T, config, input, comment string) (string, error) {
 	return out.String(), nil
 }
 
-func TestErrors(t *testing.T) {
+func TestMapErrors(t *testing.T) {
 	const config = "apiVersion: flex2csi.io/v1alpha1\nkind: BridgeConfiguration\ndrivers:\n- {flexDriver: example.com/disk, csiDriver: disk.csi.example.com}\n- {flexDriver: example.com/other, csiDriver: other.csi.example.com}\n"
 	tests := []struct{ name, input, want string }{
 		{"nothing", "", "there is no FlexVolume in it"},
@@ -152,20 +150,20 @@ func TestErrors(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := plan(t, config, tt.input, "")
+			_, err := planOf(t, config, tt.input, "")
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error %v does not say %q", err, tt.want)
 			}
 		})
 	}
-	if _, err := plan(t, config, "kind: PersistentVolume\nmetadata: {name: pv1}\nspec: {flexVolume: {driver: example.com/disk, options: {volumeID: x}}}", "flags: capabilities=STAGE"); err == nil || !strings.Contains(err.Error(), `capability "STAGE" is none of STAGE_UNSTAGE_VOLUME`) {
+	if _, err := planOf(t, config, "kind: PersistentVolume\nmetadata: {name: pv1}\nspec: {flexVolume: {driver: example.com/disk, options: {volumeID: x}}}", "flags: capabilities=STAGE"); err == nil || !strings.Contains(err.Error(), `capability "STAGE" is none of STAGE_UNSTAGE_VOLUME`) {
 		t.Errorf("got %v", err)
 	}
 }
 
 // FuzzPlans: whatever is given, a plan or an error comes out, and no secret.
 func FuzzPlans(f *testing.F) {
-	files, _ := filepath.Glob("testdata/*.txtar")
+	files, _ := filepath.Glob("testdata/map/*.txtar")
 	for _, file := range files {
 		archive, err := txtar.ParseFile(file)
 		if err != nil {
@@ -182,21 +180,21 @@ func FuzzPlans(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, input []byte) {
-		in, err := read(string(input))
+		in, err := readVolumes(string(input))
 		if err != nil {
 			return
 		}
-		planner, err := dryrun.NewPlanner(c, dryrun.Node{ControlPlaneAttaches: true}, in.CSIDrivers)
+		planner, err := assess.NewPlanner(c, assess.Node{ControlPlaneAttaches: true}, in.CSIDrivers)
 		if err != nil {
 			t.Fatal(err)
 		}
-		report := planner.Report(in.Volumes)
-		if err := report.Table(io.Discard, true); err != nil {
+		found := planner.Report(in.Volumes)
+		if err := found.Show(report.Wide).Write(io.Discard, report.Wide); err != nil {
 			t.Error(err)
 		}
-		for _, p := range report.Plans {
+		for _, p := range found.Plans {
 			p = planner.Detail(p)
-			if p.Result != dryrun.OK && p.Reason == "" {
+			if p.Result != assess.OK && p.Reason == "" {
 				t.Errorf("%s: no reason", p.Result)
 			}
 			if text, err := p.YAML(); err != nil || len(text) == 0 {

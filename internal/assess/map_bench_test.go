@@ -1,12 +1,12 @@
-package dryrun_test
+package assess_test
 
 import (
 	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/flex2csi/flex2csi/internal/assess"
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
-	"github.com/flex2csi/flex2csi/internal/dryrun"
 	"github.com/flex2csi/flex2csi/internal/mapping"
 )
 
@@ -24,11 +24,11 @@ func BenchmarkReport(b *testing.B) {
 		}
 		b.Run(fmt.Sprintf("volumes=%d", n), func(b *testing.B) {
 			for b.Loop() {
-				in, err := read(manifests.String())
+				in, err := readVolumes(manifests.String())
 				if err != nil {
 					b.Fatal(err)
 				}
-				p, err := dryrun.NewPlanner(c, dryrun.Node{Cluster: true}, in.CSIDrivers)
+				p, err := assess.NewPlanner(c, assess.Node{Cluster: true}, in.CSIDrivers)
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -1,4 +1,4 @@
-package dryrun
+package assess
 
 import (
 	"cmp"
@@ -96,7 +96,7 @@ func (m *manifests) flexVolume(source, pod object, from string) *FlexVolume {
 		v.usedBy(pod)
 	}
 	if ref := source.at("secretRef"); ref.there() {
-		m.secret(v, orDefault(ref.text("namespace"), o.PodNamespace), ref.text("name"))
+		m.secret(v, cmp.Or(ref.text("namespace"), o.PodNamespace), ref.text("name"))
 	}
 	return v
 }
@@ -105,8 +105,8 @@ func (v *FlexVolume) usedBy(pod object) {
 	o := &v.Options
 	v.Pod = pod.key()
 	o.PodName, o.PodNamespace = pod.name(), pod.namespace()
-	o.PodUID = orDefault(pod.text("metadata", "uid"), unknownPodUID)
-	o.ServiceAccountName = orDefault(pod.text("spec", "serviceAccountName"), "default")
+	o.PodUID = cmp.Or(pod.text("metadata", "uid"), unknownPodUID)
+	o.ServiceAccountName = cmp.Or(pod.text("spec", "serviceAccountName"), "default")
 	if group := pod.text("spec", "securityContext", "fsGroup"); group != "" {
 		gid, err := strconv.ParseInt(group, 10, 64)
 		if err != nil {

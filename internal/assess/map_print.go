@@ -1,53 +1,49 @@
-package dryrun
+package assess
 
 import (
-	"bufio"
 	"cmp"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
-	"text/tabwriter"
+
+	"github.com/flex2csi/flex2csi/internal/report"
 )
 
-// Table prints a line for each volume, and what the Summary counts.
-func (r *Report) Table(out io.Writer, wide bool) error {
-	b := bufio.NewWriter(out)
-	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	more := ""
-	if wide {
-		more = "POD\tATTACHED BY\t"
-	}
-	fmt.Fprintf(t, "NAME\tCLAIM\tFLEXVOLUME DRIVER\tCSI DRIVER\tHANDLE\t%sRESULT\n", more)
-	for _, p := range r.Plans {
-		if wide {
-			more = fmt.Sprintf("%s\t%s\t", dash(p.Pod), dash(p.Attached))
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s%s\n", dash(p.DisplayName()), dash(p.Claim), dash(p.FlexDriver), dash(p.CSIDriver), dash(p.Redact(p.Handle)), more, p.result())
-	}
+// Show makes a line for each volume, and what the Summary counts.
+func (r *MapResult) Show(view report.View) *report.Report {
 	s := r.Summary()
-	fmt.Fprint(t, "\fNAMESPACE\tVOLUMES\tOK\tNOT OK\n")
-	for _, n := range s.Namespaces {
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\n", dash(n.Namespace), n.Volumes, n.OK, n.Volumes-n.OK)
+	columns := []string{"Name", "Claim", "FlexVolume driver", "CSI driver", "Handle", "Result"}
+	if view == report.Wide {
+		columns = slices.Insert(columns, 5, "Pod", "Attached by")
 	}
-	fmt.Fprint(t, "\fFLEXVOLUME DRIVER\tCSI DRIVER\tVOLUMES\tOK\tNOT OK\n")
-	for _, d := range s.Drivers {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\n", dash(d.FlexDriver), dash(d.CSIDriver), d.Volumes, d.OK, d.Volumes-d.OK)
+	volumes := report.Of(r.Plans, func(p *Plan) []string {
+		cells := []string{p.DisplayName(), p.Claim, p.FlexDriver, p.CSIDriver, p.Redact(p.Handle), p.result()}
+		if view == report.Wide {
+			cells = slices.Insert(cells, 5, p.Pod, p.Attached)
+		}
+		return cells
+	}, columns...)
+	counts := func(volumes, ok int) []string {
+		return []string{strconv.Itoa(volumes), strconv.Itoa(ok), strconv.Itoa(volumes - ok)}
 	}
+	namespaces := report.Of(s.Namespaces, func(n NamespaceCount) []string {
+		return append([]string{n.Namespace}, counts(n.Volumes, n.OK)...)
+	}, "Namespace", "Volumes", "OK", "Not OK")
+	drivers := report.Of(s.Drivers, func(d DriverCount) []string {
+		return append([]string{d.FlexDriver, d.CSIDriver}, counts(d.Volumes, d.OK)...)
+	}, "FlexVolume driver", "CSI driver", "Volumes", "OK", "Not OK")
+	var texts []string
 	for _, d := range s.Drivers {
 		if len(d.Idle) > 0 {
-			fmt.Fprintf(t, "\f%s: the mapping does not read these options, which have no effect (volumes): %s\n", d.FlexDriver, counted(d.Idle))
+			texts = append(texts, d.FlexDriver+": the mapping does not read these options, which have no effect (volumes): "+counted(d.Idle))
 		}
 		if len(d.Empty) > 0 {
-			fmt.Fprintf(t, "\f%s: the volume context has no value for these keys (volumes): %s\n", d.FlexDriver, counted(d.Empty))
+			texts = append(texts, d.FlexDriver+": the volume context has no value for these keys (volumes): "+counted(d.Empty))
 		}
 	}
-	fmt.Fprintf(t, "\f%s\n", s)
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	return b.Flush()
+	return &report.Report{Sections: []report.Section{{Rows: volumes}, {Rows: namespaces}, {Rows: drivers}, {Notes: report.Notes(append(texts, s.String())...)}}}
 }
 
 // counted lists names, each with a number.
@@ -116,7 +112,7 @@ func (p *Plan) attached() string {
 }
 
 // ObjectNames returns the volumes, and the pods with inline volumes.
-func (r *Report) ObjectNames() (names []string) {
+func (r *MapResult) ObjectNames() (names []string) {
 	for _, p := range r.Plans {
 		name := "persistentvolume/" + p.Volume
 		if p.volume.inline {
@@ -130,5 +126,3 @@ func (r *Report) ObjectNames() (names []string) {
 	}
 	return names
 }
-
-func dash(s string) string { return orDefault(s, "-") }

@@ -1,4 +1,4 @@
-package dryrun_test
+package assess_test
 
 import (
 	"maps"
@@ -8,15 +8,16 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/flex2csi/flex2csi/internal/assess"
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
-	"github.com/flex2csi/flex2csi/internal/dryrun"
 	"github.com/flex2csi/flex2csi/internal/mapping"
+	"github.com/flex2csi/flex2csi/internal/report"
 )
 
-// offline plans the volumes of a text with a configuration of testdata/offline.
-func offline(t *testing.T, config, text string) (*dryrun.Planner, *dryrun.Report, *dryrun.Input) {
+// offline plans the volumes of a text with a configuration of testdata/map/offline.
+func mapOffline(t *testing.T, config, text string) (*assess.Planner, *assess.MapResult, *assess.MapInput) {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("testdata/offline", config))
+	data, err := os.ReadFile(filepath.Join("testdata/map/offline", config))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,11 +25,11 @@ func offline(t *testing.T, config, text string) (*dryrun.Planner, *dryrun.Report
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, err := read(text)
+	in, err := readVolumes(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := dryrun.NewPlanner(c, dryrun.Node{Cluster: true}, in.CSIDrivers)
+	p, err := assess.NewPlanner(c, assess.Node{Cluster: true}, in.CSIDrivers)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,16 +38,16 @@ func offline(t *testing.T, config, text string) (*dryrun.Planner, *dryrun.Report
 
 func file(t *testing.T, name string) string {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("testdata/offline", name))
+	data, err := os.ReadFile(filepath.Join("testdata/map/offline", name))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(data)
 }
 
-// TestRefused: what the kubelet refuses was a note, with exit status 0 (fstab/cifs#15); for
+// TestMapRefused: what the kubelet refuses was a note, with exit status 0 (fstab/cifs#15); for
 // Windows and for a driver without a vendor the advice was to add the driver.
-func TestRefused(t *testing.T) {
+func TestMapRefused(t *testing.T) {
 	const pod = "kind: Pod\nmetadata: {name: p, namespace: web}\nspec: {nodeSelector: {kubernetes.io/os: windows}, volumes: [{name: s, persistentVolumeClaim: {claimName: c}}]}\n---\n" +
 		"kind: PersistentVolume\nmetadata: {name: w}\nspec: {claimRef: {namespace: web, name: c}, flexVolume: {driver: fstab/cifs, options: {networkPath: //h/a}}}\n"
 	for name, want := range map[string]map[string]string{
@@ -56,7 +57,7 @@ func TestRefused(t *testing.T) {
 		pod:                      {"w": "refused: Windows: "},
 		file(t, "novendor.yaml"): {"docs": `refused: driver name "azure-cifs" has no vendor`},
 	} {
-		_, r, _ := offline(t, "smb-config.yaml", name)
+		_, r, _ := mapOffline(t, "smb-config.yaml", name)
 		for _, p := range r.Plans {
 			if got := string(p.Result) + ": " + p.Reason; want[p.DisplayName()] != "" && !strings.HasPrefix(got, want[p.DisplayName()]) {
 				t.Errorf("%s: %s, want %s", p.DisplayName(), got, want[p.DisplayName()])
@@ -67,22 +68,22 @@ func TestRefused(t *testing.T) {
 			t.Errorf("not there: %v", want)
 		}
 	}
-	_, r, _ := offline(t, "rook-config.yaml", file(t, "rook.yaml"))
-	for i, want := range []dryrun.Result{dryrun.Refused, dryrun.Refused} {
+	_, r, _ := mapOffline(t, "rook-config.yaml", file(t, "rook.yaml"))
+	for i, want := range []assess.Result{assess.Refused, assess.Refused} {
 		if r.Plans[i].Result != want {
 			t.Errorf("%s: %s", r.Plans[i].Volume, r.Plans[i].Result)
 		}
 	}
 }
 
-// TestAnyKind: objects other than PersistentVolumes and Pods were passed over.
-func TestAnyKind(t *testing.T) {
+// TestMapAnyKind: objects other than PersistentVolumes and Pods were passed over.
+func TestMapAnyKind(t *testing.T) {
 	for name, want := range map[string]string{
 		"dc.yaml":       "portal/DeploymentConfig/web/s",
 		"template.yaml": "portal/Template/t/s",
 	} {
-		_, r, in := offline(t, "smb-config.yaml", file(t, name))
-		if len(r.Plans) != 1 || r.Plans[0].DisplayName() != want || r.Plans[0].Result != dryrun.NoDriver || len(in.Unclear) > 0 {
+		_, r, in := mapOffline(t, "smb-config.yaml", file(t, name))
+		if len(r.Plans) != 1 || r.Plans[0].DisplayName() != want || r.Plans[0].Result != assess.NoDriver || len(in.Unclear) > 0 {
 			t.Errorf("%s: %s, %q", name, r.Plans[0].DisplayName(), in.Unclear)
 		}
 	}
@@ -93,15 +94,15 @@ func TestAnyKind(t *testing.T) {
 		"error: Unauthorized":                      "no objects of Kubernetes: a document with the keys error: Unauthorized",
 		"kind: Status\nmessage: too many requests": "an answer of the API server: too many requests",
 	} {
-		if _, _, in := offline(t, "smb-config.yaml", text+pv); len(in.Unclear) != 1 || !strings.Contains(in.Unclear[0], want) {
+		if _, _, in := mapOffline(t, "smb-config.yaml", text+pv); len(in.Unclear) != 1 || !strings.Contains(in.Unclear[0], want) {
 			t.Errorf("%q, want %q", in.Unclear, want)
 		}
-		if _, err := read(text); err == nil {
+		if _, err := readVolumes(text); err == nil {
 			t.Errorf("%s: no error", text)
 		}
 	}
 	for _, text := range []string{"", "apiVersion: v1\nkind: Service\nmetadata: {name: a}\n", "<html>\n"} {
-		if in, err := read(text); err == nil {
+		if in, err := readVolumes(text); err == nil {
 			t.Errorf("%q: %v", text, in)
 		}
 	}
@@ -112,28 +113,28 @@ func TestAnyKind(t *testing.T) {
 func TestMaskedSecret(t *testing.T) {
 	const line = `mount /var/lib/kubelet/pods/1/volumes/juliohm~cifs/a {"kubernetes.io/fsType":"","kubernetes.io/pod.uid":"1","kubernetes.io/pvOrVolumeName":"a","kubernetes.io/secret/password":"%","kubernetes.io/secret/username":"dQ==","opts":"vers=3.0","server":"nas","share":"/a"}`
 	for _, mask := range []string{"*****", "[redacted]", "<masked>", "***stripped***", "xxxxxx", "REDACTED"} {
-		p, r, _ := offline(t, "smb-config.yaml", strings.Replace(line, "%", mask, 1))
+		p, r, _ := mapOffline(t, "smb-config.yaml", strings.Replace(line, "%", mask, 1))
 		plan := p.Detail(r.Plans[0])
 		text, err := plan.YAML()
-		if err != nil || plan.Result != dryrun.OK && plan.Result != dryrun.Fails || !strings.Contains(string(text), "the value of password in the volume''s Secret is masked: present, unknown") {
+		if err != nil || plan.Result != assess.OK && plan.Result != assess.Fails || !strings.Contains(string(text), "the value of password in the volume''s Secret is masked: present, unknown") {
 			t.Errorf("%s: %v %s", mask, err, text)
 		}
 	}
-	if _, err := read(strings.Replace(line, "%", "p@ss", 1)); err == nil {
+	if _, err := readVolumes(strings.Replace(line, "%", "p@ss", 1)); err == nil {
 		t.Error("a secret that is no base64 is taken")
 	}
 }
 
 // TestMountFlags: a comma in quotes made two flags of a label.
 func TestMountFlags(t *testing.T) {
-	p, r, _ := offline(t, "blank-config.yaml", file(t, "blank.yaml"))
+	p, r, _ := mapOffline(t, "blank-config.yaml", file(t, "blank.yaml"))
 	text, err := p.Detail(r.Plans[0]).YAML()
 	const want = `mount_flags: - noatime - discard - context="a:b:c:s0,c1" access_mode:`
 	if err != nil || !strings.Contains(strings.Join(strings.Fields(string(text)), " "), want) {
 		t.Errorf("%v, %s", err, text)
 	}
-	_, r, _ = offline(t, "blank-config.yaml", strings.Replace(file(t, "blank.yaml"), `c1\"`, "c1", 1))
-	if got := r.Plans[0]; got.Result == dryrun.OK || !strings.Contains(got.Reason, "a double quote is not closed") {
+	_, r, _ = mapOffline(t, "blank-config.yaml", strings.Replace(file(t, "blank.yaml"), `c1\"`, "c1", 1))
+	if got := r.Plans[0]; got.Result == assess.OK || !strings.Contains(got.Reason, "a double quote is not closed") {
 		t.Errorf("%s: %s", got.Result, got.Reason)
 	}
 }
@@ -157,7 +158,7 @@ func TestIdleOptions(t *testing.T) {
 		"a name in upper case":   {"smb-config.yaml", strings.Replace(cifs, "%s", "MountOptions: ro", 1), "MountOptions", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, r, _ := offline(t, test.config, test.text)
+			_, r, _ := mapOffline(t, test.config, test.text)
 			var idle, empty []string
 			for _, d := range r.Summary().Drivers {
 				idle, empty = append(idle, slices.Sorted(maps.Keys(d.Idle))...), append(empty, slices.Sorted(maps.Keys(d.Empty))...)
@@ -169,12 +170,12 @@ func TestIdleOptions(t *testing.T) {
 				t.Errorf("empty: %s, want %s", got, test.empty)
 			}
 			var b strings.Builder
-			if err := r.Table(&b, false); err != nil || test.idle != "" && !strings.Contains(b.String(), "have no effect") {
+			if err := r.Show(report.Table).Write(&b, report.Table); err != nil || test.idle != "" && !strings.Contains(b.String(), "have no effect") {
 				t.Errorf("%v\n%s", err, b.String())
 			}
 		})
 	}
-	p, r, _ := offline(t, "ibm-config.yaml", ibm)
+	p, r, _ := mapOffline(t, "ibm-config.yaml", ibm)
 	if notes := strings.Join(p.Detail(r.Plans[0]).Notes, "\n"); !strings.Contains(notes, "option object-path has no effect: the mapping does not read it") {
 		t.Error(notes)
 	}

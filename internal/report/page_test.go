@@ -1,4 +1,4 @@
-package htmlreport_test
+package report_test
 
 import (
 	"encoding/xml"
@@ -15,52 +15,64 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/flex2csi/flex2csi/internal/htmlreport"
+	"github.com/flex2csi/flex2csi/internal/report"
 	"github.com/flex2csi/flex2csi/internal/testenv"
 )
 
 const hostile = `</td></script><script>parent.hacked = 1</script><img src=x onerror="parent.hacked=1">'"`
 
-func report(rows int) *htmlreport.Report {
-	r := &htmlreport.Report{
+func made(rows int) *report.Report {
+	numbers := make([]int, rows)
+	for i := range numbers {
+		numbers[i] = i
+	}
+	return &report.Report{
 		Title: "A report " + hostile, Subtitle: hostile,
-		Facts:  []htmlreport.Fact{{Name: hostile, Value: hostile}},
-		Charts: []htmlreport.Chart{htmlreport.Count(hostile, []string{hostile, "b", "b"})},
-		Notes:  []htmlreport.Note{{Heading: hostile, Text: hostile, Do: hostile, Command: hostile}},
-		Table:  htmlreport.Table{Columns: []string{"Name", "Pods", hostile}},
+		Facts:  []report.Fact{{Name: hostile, Value: hostile}},
+		Charts: []report.Chart{count(hostile, hostile, "b", "b")},
+		Sections: []report.Section{
+			{Heading: hostile, Notes: []report.Note{{Text: hostile, Next: hostile, Command: hostile, Notes: report.Notes(hostile)}}},
+			{Rows: report.Of(numbers, func(i int) []string {
+				return []string{fmt.Sprintf("pvc-%05d-0f2d8c1e-7a5b-4c1a-9e55-1a2b3c4d5e6f", i), fmt.Sprint((i * 7) % rows), []string{"=1+1", "\ttab", ""}[i%3], hostile}
+			}, "Name", "Pods", "More", hostile)},
+		},
 	}
-	for i := range rows {
-		r.Table.Rows = append(r.Table.Rows, []string{fmt.Sprintf("pvc-%05d-0f2d8c1e-7a5b-4c1a-9e55-1a2b3c4d5e6f", i), fmt.Sprint((i * 7) % rows), hostile})
-	}
-	return r
 }
 
-func render(t *testing.T, r *htmlreport.Report) string {
+func count(title string, texts ...string) report.Chart {
+	return report.Count(title, texts, func(text string) []string { return []string{text} })
+}
+
+func render(t *testing.T, view report.View, rows int) string {
 	t.Helper()
 	var b strings.Builder
-	if err := htmlreport.Write(&b, r); err != nil {
+	if err := made(rows).Write(&b, view); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
 }
 
 func TestCount(t *testing.T) {
-	got := htmlreport.Count("c", []string{"b", "a", "", "a", "c"})
-	if diff := cmp.Diff(htmlreport.Chart{Title: "c", Bars: []htmlreport.Bar{{Name: "a", Count: 2}, {Name: "b", Count: 1}, {Name: "c", Count: 1}}}, got); diff != "" {
+	got := count("c", "b", "a", "", "a", "c")
+	if diff := cmp.Diff(report.Chart{Title: "c", Bars: []report.Bar{{Name: "a", Count: 2}, {Name: "b", Count: 1}, {Name: "c", Count: 1}}}, got); diff != "" {
 		t.Error(diff)
 	}
-	if got.Width(got.Bars[0]) != "100.0%" || got.Width(got.Bars[1]) != "50.0%" {
-		t.Errorf("widths %s, %s", got.Width(got.Bars[0]), got.Width(got.Bars[1]))
+	var page strings.Builder
+	got.Bars = append(got.Bars, report.Bar{Name: "none"})
+	if err := (&report.Report{Charts: []report.Chart{got}}).Write(&page, report.Page); err != nil {
+		t.Fatal(err)
 	}
-	if none := got.Width(htmlreport.Bar{}); none != "0%" {
-		t.Errorf("width of nothing: %s", none)
+	for _, width := range []string{"100.0%", "50.0%", "0%"} {
+		if !strings.Contains(page.String(), `<rect width="`+width+`"`) {
+			t.Errorf("no bar of %s in %s", width, page.String())
+		}
 	}
 	var many []string
 	for i := range 20 {
 		many = append(many, fmt.Sprint(i), fmt.Sprint(i))
 	}
-	got = htmlreport.Count("c", many)
-	if diff := cmp.Diff(&htmlreport.Bar{Name: "8 others", Count: 16}, got.Others); diff != "" || len(got.Bars) != 12 {
+	got = count("c", many...)
+	if diff := cmp.Diff(&report.Bar{Name: "8 others", Count: 16}, got.Others); diff != "" || len(got.Bars) != 12 {
 		t.Errorf("%d bars, others %s", len(got.Bars), diff)
 	}
 }
@@ -68,7 +80,7 @@ func TestCount(t *testing.T) {
 // TestPage: the page is well-formed, refers to nothing, and has one script and one style,
 // whatever its texts are.
 func TestPage(t *testing.T) {
-	page := render(t, report(3))
+	page := render(t, report.Page, 3)
 	d := xml.NewDecoder(strings.NewReader(page))
 	d.Strict, d.AutoClose, d.Entity = false, xml.HTMLAutoClose, xml.HTMLEntity
 	count := map[string]int{}
@@ -129,7 +141,7 @@ func TestBrowser(t *testing.T) {
 	for scheme, background := range map[string]string{"0": "rgb(13, 17, 23)", "1": "rgb(255, 255, 255)"} { // dark, light
 		for _, rows := range []int{5, 5000} {
 			t.Run(fmt.Sprintf("%s/%d", scheme, rows), func(t *testing.T) {
-				page := render(t, report(rows))
+				page := render(t, report.Page, rows)
 				server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					w.Header().Set("Content-Type", "text/html")
 					if r.URL.Path == "/report" {

@@ -1,18 +1,13 @@
-package dryrun
+package assess
 
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
-
-	"go.yaml.in/yaml/v3"
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/drivers"
-	"github.com/flex2csi/flex2csi/internal/sensitive"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -95,48 +90,3 @@ func (p paper) Detach(_ context.Context, a *csivol.Attachment) error {
 
 // Lost is never.
 func (paper) Lost(*csivol.Attachment) (bool, error) { return false, nil }
-
-// attachmentNode shows what an attachment says, by the names of the API.
-func attachmentNode(a *csivol.Attachment, redact func(string) string) *yaml.Node {
-	csi := mappingOf("driver", a.Driver, "volumeHandle", redact(a.Handle))
-	if a.FSType != "" {
-		put(csi, "fsType", scalar(redact(a.FSType)))
-	}
-	if a.Secret != nil {
-		put(csi, "controllerPublishSecretRef", mappingOf("name", a.Secret.Name, "namespace", a.Secret.Namespace))
-	}
-	if len(a.Context) > 0 {
-		put(csi, "volumeAttributes", textsOf(a.Context, redact))
-	}
-	inline := &yaml.Node{Kind: yaml.MappingNode}
-	modes := &yaml.Node{Kind: yaml.SequenceNode}
-	for _, mode := range a.AccessModes {
-		modes.Content = append(modes.Content, scalar(string(mode)))
-	}
-	put(inline, "accessModes", modes)
-	put(inline, "csi", csi)
-	if len(a.MountFlags) > 0 {
-		flags := &yaml.Node{Kind: yaml.SequenceNode}
-		for _, flag := range sensitive.MaskOptions(a.MountFlags) {
-			flags.Content = append(flags.Content, scalar(redact(flag)))
-		}
-		put(inline, "mountOptions", flags)
-	}
-	source := &yaml.Node{Kind: yaml.MappingNode}
-	put(source, "inlineVolumeSpec", inline)
-	spec := mappingOf("attacher", a.Driver, "nodeName", a.Node)
-	put(spec, "source", source)
-	return spec
-}
-
-func textsOf(texts map[string]string, redact func(string) string) *yaml.Node {
-	n := &yaml.Node{Kind: yaml.MappingNode}
-	for _, key := range slices.Sorted(maps.Keys(texts)) {
-		value := redact(texts[key])
-		if sensitive.Key(key) {
-			value = sensitive.Mask
-		}
-		put(n, redact(key), scalar(value))
-	}
-	return n
-}

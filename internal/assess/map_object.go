@@ -1,6 +1,7 @@
-package dryrun
+package assess
 
 import (
+	"cmp"
 	"slices"
 
 	"go.yaml.in/yaml/v3"
@@ -111,11 +112,4 @@ func (o object) key() string { return o.namespace() + "/" + o.name() }
 
 func (o object) name() string { return o.text("metadata", "name") }
 
-func (o object) namespace() string { return orDefault(o.text("metadata", "namespace"), "default") }
-
-func orDefault(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
-}
+func (o object) namespace() string { return cmp.Or(o.text("metadata", "namespace"), "default") }
