@@ -244,7 +244,7 @@ func (r *Runner) resume(ctx context.Context, rec *journal.Record) (*migration, e
 	if rec.Stage == journal.Finished {
 		return nil, nil
 	}
-	if !reached(rec).looked {
+	if at := presenceAt(rec); at != oldVolume && at != noVolume { // the swap is over
 		return m, nil
 	}
 	return m, m.insist(ctx, func(ctx context.Context) error {

@@ -46,7 +46,7 @@ func (m *migration) backUp(ctx context.Context) error {
 	if err := m.r.Journal.BackUp(m.rec.Volume, append(all, related...)); err != nil {
 		return fmt.Errorf("back up PersistentVolume %s: %w", m.rec.Volume, err)
 	}
-	return m.writeStage(ctx, journal.BackedUp) // Save reads the first one back
+	return nil // writeStage has the first record compared with what was written
 }
 
 // rawFrom asks for the volume that is to be replaced as the API server sends it, which has to be
@@ -142,7 +142,8 @@ func (m *migration) rawClaim(ctx context.Context) (*corev1.PersistentVolumeClaim
 }
 
 // retain keeps the data of the volume that is to be replaced; of another one
-// nothing is changed.
+// nothing is changed. It reads the policy back: a patch that was answered well and not applied
+// has cost people their data (libopenstorage/stork#871).
 func (m *migration) retain(ctx context.Context) error {
 	if m.retains { // accept looks once more
 		return nil
@@ -151,17 +152,10 @@ func (m *migration) retain(ctx context.Context) error {
 	if err != nil || pv.policy() == policyRetain {
 		return err
 	}
-	return m.keep(ctx)
-}
-
-// retained reads the policy back: a patch that was answered well and not applied
-// has cost people their data (libopenstorage/stork#871).
-func (m *migration) retained(ctx context.Context) error {
-	if m.retains {
-		return nil
+	if err := m.keep(ctx); err != nil {
+		return err
 	}
-	pv, err := m.from(ctx)
-	if err != nil {
+	if pv, err = m.from(ctx); err != nil {
 		return err
 	}
 	if policy := pv.policy(); policy != policyRetain {
@@ -170,8 +164,20 @@ func (m *migration) retained(ctx context.Context) error {
 	return nil
 }
 
-// accept checks the volume once more, right before it is replaced.
+// accept checks the volume once more, right before it is replaced, and has its pods out of the
+// way, or looks that they can go on.
 func (m *migration) accept(ctx context.Context) error {
+	accept := m.acceptCSI
+	if m.rec.Direction == journal.ToFlexVolume {
+		accept = m.acceptFlex
+	}
+	if err := accept(ctx); err != nil {
+		return err
+	}
+	return m.replaceable(ctx)
+}
+
+func (m *migration) acceptCSI(ctx context.Context) error {
 	v, err := m.r.Planner.recheck(ctx, m.c, m.rec.Volume)
 	if err != nil {
 		return err
@@ -224,7 +230,7 @@ func (m *migration) acceptable(v *PlannedVolume) error {
 		m.rec.Mode = journal.Live
 	case m.rec.Mode == journal.Offline && len(v.Pods) > 0:
 		return no("pod %s has begun to use the claim", v.Pods[0].Name)
-	case v.Method != Live && !(v.Method == PodRestart && m.rec.Mode == journal.Rolling):
+	case v.Method != Live && (v.Method != PodRestart || m.rec.Mode != journal.Rolling):
 		return no("it was to be migrated %s, and is to be %s now: %s", modeWords(m.rec.Mode), v.Method, strings.Join(v.Why, "; "))
 	}
 	if m.rec.Mode == journal.Rolling {
@@ -277,7 +283,7 @@ func (m *migration) returnToBackedUp() error {
 		return terminal("PersistentVolume %s is changed by another client again and again; stop that client, then resume", m.rec.Volume)
 	}
 	m.rec.Stage, m.acceptedVersion, m.retains = journal.BackedUp, "", false
-	return nil
+	return errMoved
 }
 
 func podsOf(v *PlannedVolume) (all []journal.Pod) {

@@ -40,8 +40,8 @@ func (m *migration) users(ctx context.Context) (all []*corev1.Pod, err error) {
 	return all, err
 }
 
-// empty waits until no pod uses the claim: a person stops them.
-func (m *migration) empty(ctx context.Context) error {
+// waitForNoPods waits until no pod uses the claim: a person stops them.
+func (m *migration) waitForNoPods(ctx context.Context) error {
 	err := m.wait(ctx, waitFor{
 		what: "the pods of claim " + m.rec.Claim,
 		look: func(ctx context.Context) (string, error) {
@@ -176,7 +176,7 @@ func (m *migration) evict(ctx context.Context, dryRun bool) (missing string, err
 	return "", nil
 }
 
-// makeWay is between the old volume and the new one. Volumes that are replaced
+// mayCreate looks whether a pod has come while there was no volume. Volumes that are replaced
 // under running pods have them only on nodes that were looked at, the others have
 // none. The claim is Lost: the scheduler places no pod of
 // it (pkg/scheduler/framework/plugins/volumebinding/volume_binding.go, PreFilter),
@@ -184,12 +184,7 @@ func (m *migration) evict(ctx context.Context, dryRun bool) (missing string, err
 // (pkg/kubelet/volumemanager/populator/desired_state_of_world_populator.go,
 // getPVCExtractPV, Kubernetes v1.37.1). So no pod can come while this checks
 // whether one has come before; an error has the old volume put back.
-func (m *migration) makeWay(ctx context.Context) error {
-	if m.rec.Mode == journal.Rolling && m.rec.Stage != journal.Stopped {
-		if err := m.stop(ctx); err != nil {
-			return err
-		}
-	}
+func (m *migration) mayCreate(ctx context.Context) error {
 	all, err := m.users(ctx)
 	if err != nil {
 		return err
@@ -207,12 +202,30 @@ func (m *migration) makeWay(ctx context.Context) error {
 	return m.acceptedByOthers(ctx)
 }
 
-// stop evicts the pod, with a successor that waits for the claim, and waits until its
-// node has let go of the volume.
-func (m *migration) stop(ctx context.Context) error {
-	if err := m.writeStage(ctx, journal.Deleted); err != nil {
+// stopPods evicts the pod, with a successor that waits for the claim, and waits until its
+// node has let go of the volume. If that cannot be, the old volume is created again.
+func (m *migration) stopPods(ctx context.Context) error {
+	pv, err := m.lookBetween(ctx)
+	if err != nil || pv != nil { // they were stopped before that was created
 		return err
 	}
+	err = m.save(ctx) // a pod may take minutes to end
+	if err == nil {
+		err = m.evictAndWait(ctx)
+	}
+	if err != nil {
+		return m.turnBack(ctx, err)
+	}
+	err = m.writeStage(ctx, journal.Stopped)
+	if objects.OutcomeOf(err) == objects.Refused { // put back, the next pod would start, and have to be evicted as well
+		m.tell(Troubled, m.rec.Stage, err.Error())
+		m.setStage(journal.Stopped)
+		return nil
+	}
+	return err
+}
+
+func (m *migration) evictAndWait(ctx context.Context) error {
 	err := m.wait(ctx, waitFor{
 		what: "a PodDisruptionBudget", atMost: min(evictFor, m.r.timeout()), whole: true,
 		look: func(ctx context.Context) (string, error) { return m.evict(ctx, false) },
@@ -236,15 +249,7 @@ func (m *migration) stop(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := m.letGo(ctx); err != nil {
-		return err
-	}
-	err = m.writeStage(ctx, journal.Stopped)
-	if objects.OutcomeOf(err) == objects.Refused { // put back, the next pod would start, and have to be evicted as well
-		m.tell(Troubled, m.rec.Stage, err.Error())
-		m.rec.Stage, err = journal.Stopped, nil
-	}
-	return err
+	return m.letGo(ctx)
 }
 
 // successor waits until a pod has come in the place of the one that was stopped,

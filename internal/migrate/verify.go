@@ -17,8 +17,8 @@ import (
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
-// bound waits until the claim is bound to the new volume.
-func (m *migration) bound(ctx context.Context) error {
+// bind waits until the claim is bound to the new volume.
+func (m *migration) bind(ctx context.Context) error {
 	if len(m.rec.ClaimObject) == 0 { // it had none, or one that was gone
 		return nil
 	}
@@ -109,9 +109,9 @@ func (m *migration) annotateClaim(ctx context.Context, value any) error {
 	return err
 }
 
-// attached waits until the control plane has the volume attached to each node on
+// waitForAttachments waits until the control plane has the volume attached to each node on
 // which a pod has it: it adopts what is attached.
-func (m *migration) attached(ctx context.Context) error {
+func (m *migration) waitForAttachments(ctx context.Context) error {
 	unique := kubeobject.CSIVolumeName(m.rec.CSIDriver, m.rec.VolumeHandle)
 	for _, name := range m.nodesOfPods() {
 		err := m.wait(ctx, m.fed(ctx, waitFor{
@@ -154,9 +154,9 @@ func (m *migration) stillThere(ctx context.Context, node string) (all []journal.
 	return all, nil
 }
 
-// takenOver waits until each pod has the volume from the other side: from the
+// waitForMounts waits until each pod has the volume from the other side: from the
 // kubelet's CSI plugin, or, on the way back, from the bridge.
-func (m *migration) takenOver(ctx context.Context) error {
+func (m *migration) waitForMounts(ctx context.Context) error {
 	if m.rec.Mode == journal.Rolling {
 		return m.successor(ctx)
 	}
@@ -252,7 +252,7 @@ func (m *migration) finish(ctx context.Context) error {
 			return err
 		}
 	}
-	return m.writeStage(ctx, journal.Finished)
+	return nil
 }
 
 // stuck says so if a pod has come during a rollback and its VolumeAttachment names
