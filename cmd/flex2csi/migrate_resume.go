@@ -30,7 +30,7 @@ func newMigrateResume() *cobra.Command {
 		Long: `Continue migrations that were started and are not finished, whatever has
 interrupted them, each in its direction: a rollback continues as a rollback. They
 are those of the journal in the cluster, so that another machine can continue as
-well, and of the copy of which there is no ConfigMap. resume first reads the state of the cluster.
+well. resume first reads the state of the cluster.
 
 NAME is that of a PersistentVolume, or of its claim (namespace/name). Without one it
 continues all of them. It does not prompt for confirmation: apply or rollback did.`,
@@ -71,7 +71,7 @@ func (o *resumeOptions) resume(c *cobra.Command, names []string) error {
 	records = slices.DeleteFunc(records, func(r *journal.Record) bool { return o.namespaces.without(r.Claim) })
 	r := &results{unread: unread, named: names}
 	if len(records) == 0 {
-		fmt.Fprintln(env.err, "Nothing is unfinished. Nothing was changed.")
+		sayNothing(env, unread, "Nothing is unfinished.")
 		return s.report(r, nil)
 	}
 	if err := tableOfRecords(env.err, records); err != nil {
@@ -79,6 +79,14 @@ func (o *resumeOptions) resume(c *cobra.Command, names []string) error {
 	}
 	r.all, err = s.again(ctx, records, s.runner.Resumable, s.runner.Resume)
 	return s.report(r, err)
+}
+
+// sayNothing says that there is nothing to do, unless not all of the journal is known.
+func sayNothing(env environment, unread error, text string) {
+	if unread != nil {
+		text = "No record that can be read is left to do."
+	}
+	fmt.Fprintln(env.err, text, "Nothing was changed.")
 }
 
 // reopen connects to the cluster of the journal, for migrations that were started.

@@ -26,8 +26,8 @@ func newMigrateRollback() *cobra.Command {
 		Use:   "rollback NAME... | --namespace NAMESPACE | --all",
 		Short: "Replace CSI volumes with the FlexVolumes that they were",
 		Long: `Replace CSI volumes with the FlexVolumes that they were, also while pods run. The
-migration may be complete or not. The FlexVolumes are in the journal, in its copy, and
-in the volume itself. The bridge still has to serve their driver.
+migration may be complete or not. The FlexVolumes are in the journal, and in the
+volume itself. The bridge still has to serve their driver.
 
 NAME is that of a PersistentVolume, or of its claim (namespace/name).`,
 		Example: `  flex2csi migrate rollback shop/orders
@@ -87,7 +87,7 @@ func (o *rollbackOptions) rollback(c *cobra.Command, names []string) error {
 	records = slices.DeleteFunc(records, func(r *journal.Record) bool { return o.namespaces.without(r.Claim) })
 	r := &results{unread: unread, named: names, back: true}
 	if len(records) == 0 {
-		fmt.Fprintln(env.err, "Nothing was migrated. Nothing was changed.")
+		sayNothing(env, unread, "Nothing was migrated.")
 		return s.report(r, nil)
 	}
 	if err := tableOfRecords(env.err, records); err != nil {

@@ -269,7 +269,7 @@ func (m *migration) result(err error) Result {
 	rec := m.rec
 	rec.Requests = int(m.c.Requests.Load())
 	result := resultOf(rec)
-	result.Lost = lost(rec)
+	result.Lost = lostFor(rec)
 	result.TakenOver = between(rec.Times[journal.Created], rec.Times[journal.TakenOver])
 	switch {
 	case err == nil && rec.PutBack != "" && rec.PutBack != rolledBack:
@@ -288,8 +288,8 @@ func (m *migration) result(err error) Result {
 	return result
 }
 
-// lost is for how long the claim of a record was Lost.
-func lost(r *journal.Record) time.Duration {
+// lostFor is for how long the claim of a record was Lost.
+func lostFor(r *journal.Record) time.Duration {
 	return between(r.Times[journal.Deleted], r.Times[journal.Bound])
 }
 

@@ -63,6 +63,9 @@ func (o *Observer) Finish(ctx context.Context, drivers []string) (*FinishReport,
 	if err != nil {
 		return nil, err
 	}
+	for _, l := range sorted(s.lost) {
+		s.problem("%v", l)
+	}
 	f := &finisher{observed: s, daemons: map[string]string{}, inline: map[string][]string{}, using: map[string]map[string][]string{}}
 	f.look(ctx)
 	f.lookObjects(ctx)

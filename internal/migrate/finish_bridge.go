@@ -83,14 +83,8 @@ func (f *finisher) notes(ctx context.Context, drivers []string) []Obstacle {
 	end.obstacle(retained, "volumes that were to be deleted with their claim, and are kept now (Retain)",
 		`where that is to be again: kubectl annotate pv NAME `+provisionedBy+`=CSI-DRIVER, and kubectl patch pv NAME -p '{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}'`)
 	end.obstacle(f.attached(ctx, true), "VolumeAttachments that the bridge has made and the control plane has adopted", "nothing: the control plane deletes them after their last pod")
-	inCluster := 0
-	for _, r := range f.records {
-		if !r.CopyOnly {
-			inCluster++
-		}
-	}
-	if inCluster > 0 {
-		end.obstacle([]string{fmt.Sprintf("%d records", inCluster)}, "the journal, which goes with namespace "+f.home,
+	if n := len(f.records); n > 0 {
+		end.obstacle([]string{fmt.Sprintf("%d records", n)}, "the journal, which goes with namespace "+f.home,
 			"kubectl -n "+f.home+" get configmaps -l flex2csi.io/migration=true -o yaml > flex2csi-journal.yaml keeps it")
 	}
 	return end.Obstacles

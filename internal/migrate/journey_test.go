@@ -245,6 +245,13 @@ func (j *journey) written(stage journal.Stage) (rec, kept *journal.Record) {
 		j.t.Fatal(err)
 	}
 	rec, kept = &journal.Record{}, &journal.Record{}
+	var copied corev1.ConfigMap
+	if j.dir != "" {
+		if err := json.Unmarshal(text, &copied); err != nil {
+			j.t.Fatal(err)
+		}
+		text = []byte(copied.Data["record.json"])
+	}
 	if err := errors.Join(json.Unmarshal([]byte(m.Data["record.json"]), rec), json.Unmarshal(text, kept)); err != nil {
 		j.t.Fatal(err)
 	}

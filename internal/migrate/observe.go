@@ -3,6 +3,7 @@ package migrate
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -38,11 +39,12 @@ type observed struct {
 	now       time.Time
 	volumes   map[string]*volume // all PersistentVolumes
 	records   map[string]*journal.Record
-	documents []*nodevolumes.Document // of this boot of their nodes
-	bridged   map[csivol.Key][]onNode // the same by volume
-	silent    map[string]string       // nodes with a document that does not count, and why
-	problems  []string                // what could not be looked at
-	unread    error                   // what of the journal
+	lost      map[string]*journal.LostError // records, by volume
+	documents []*nodevolumes.Document       // of this boot of their nodes
+	bridged   map[csivol.Key][]onNode       // the same by volume
+	silent    map[string]string             // nodes with a document that does not count, and why
+	problems  []string                      // what could not be looked at
+	unread    error                         // what of the journal
 }
 
 // onNode is what the bridge of a node has of a volume.
@@ -51,10 +53,10 @@ type onNode struct {
 	volume *nodevolumes.Volume
 }
 
-// observe reads what both want. What is missing is among the problems, and
+// observe reads what Status and Finish want. What is missing is among the problems, and
 // it is not taken for nothing.
 func (o *Observer) observe(ctx context.Context) (*observed, error) {
-	s := &observed{w: newWorld(o.Client, nil), home: o.Journal.Namespace(), now: o.Now().UTC(), volumes: map[string]*volume{}, records: map[string]*journal.Record{}, bridged: map[csivol.Key][]onNode{}, silent: map[string]string{}}
+	s := &observed{w: newWorld(o.Client, nil), home: o.Journal.Namespace(), now: o.Now().UTC(), volumes: map[string]*volume{}, records: map[string]*journal.Record{}, lost: map[string]*journal.LostError{}, bridged: map[csivol.Key][]onNode{}, silent: map[string]string{}}
 	all, err := s.w.volumes(ctx, "")
 	if err != nil {
 		return nil, err
@@ -63,8 +65,14 @@ func (o *Observer) observe(ctx context.Context) (*observed, error) {
 		s.volumes[pv.Name] = pv
 	}
 	records, err := o.Journal.List(ctx)
+	s.unread = err
+	if unread, ok := errors.AsType[*journal.UnreadError](err); ok {
+		for _, l := range unread.Lost {
+			s.lost[l.Record.Volume] = l
+		}
+		err = errors.Join(unread.Unread...)
+	}
 	if err != nil {
-		s.unread = err
 		s.problem("not all of the journal can be read: %v", err)
 	}
 	for _, r := range records {

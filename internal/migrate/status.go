@@ -50,6 +50,8 @@ const (
 	Removed State = "Removed"
 	// Contradictory: another client has made another volume of it.
 	Contradictory State = "Contradictory"
+	// NoRecord: it was begun, is not finished, and only the copy of its record is left.
+	NoRecord State = "NoRecord"
 )
 
 // String is for people.
@@ -67,6 +69,8 @@ func (s State) String() string {
 		return "taken back"
 	case Removed:
 		return "removed"
+	case NoRecord:
+		return "NO RECORD"
 	}
 	return "CHANGED"
 }
@@ -153,6 +157,9 @@ func (s *observed) names() []string {
 	for name := range s.records {
 		all[name] = true
 	}
+	for name := range s.lost {
+		all[name] = true
+	}
 	for name, pv := range s.volumes {
 		if migrated(pv) {
 			all[name] = true
@@ -162,7 +169,10 @@ func (s *observed) names() []string {
 }
 
 func (s *observed) status(ctx context.Context, name, holder string) VolumeStatus {
-	r, pv := s.records[name], s.volumes[name]
+	r, pv, lost := s.records[name], s.volumes[name], s.lost[name]
+	if lost != nil {
+		r = lost.Record
+	}
 	if r != nil && r.TakenBack() && migrated(pv) { // again, with another journal
 		r = nil
 	}
@@ -171,12 +181,14 @@ func (s *observed) status(ctx context.Context, name, holder string) VolumeStatus
 		v.Claim, v.FlexDriver, v.CSIDriver, v.Handle = r.Claim, r.FlexDriver, r.CSIDriver, r.VolumeHandle
 		v.Direction, v.Mode, v.Stage, v.Since = r.Direction, r.Mode, r.Stage, r.Times[r.Stage]
 		v.Trouble, v.By, v.Requests = r.Trouble, r.By, r.Requests
-		v.LostSeconds = lost(r).Seconds()
+		v.LostSeconds = lostFor(r).Seconds()
 	} else {
 		v.Claim, v.FlexDriver, v.Since = pv.claim(), pv.Annotations[FlexDriverAnnotation], pv.CreationTimestamp.UTC()
 		v.CSIDriver, v.Handle = pv.csi()
 	}
-	v.State = state(r, pv, holder)
+	if v.State = state(r, pv, holder); lost != nil {
+		v.State = NoRecord
+	}
 	if v.State == TakenBack && r.PutBack != rolledBack && r.PutBack != "" {
 		v.trouble("put back by itself: " + r.PutBack)
 	}
@@ -184,7 +196,7 @@ func (s *observed) status(ctx context.Context, name, holder string) VolumeStatus
 		namespace, _, _ := strings.Cut(v.Claim, "/")
 		v.OldMounts = s.mounts(ctx, v.CSIDriver, v.Handle, namespace)
 	}
-	v.advise()
+	v.advise(lost)
 	return v
 }
 
@@ -211,7 +223,7 @@ func state(r *journal.Record, pv *volume, holder string) State {
 }
 
 // advise says what is wrong and what a person does about it.
-func (v *VolumeStatus) advise() {
+func (v *VolumeStatus) advise(lost *journal.LostError) {
 	goOn := "flex2csi migrate resume " + shell.Quote(v.Name)
 	back := "flex2csi migrate rollback " + shell.Quote(v.Name)
 	if v.Direction == journal.ToFlexVolume {
@@ -225,6 +237,13 @@ func (v *VolumeStatus) advise() {
 		v.Next = "at once: " + goOn
 	case Halted:
 		v.Next = goOn
+	case NoRecord:
+		v.trouble(lost.Reason())
+		v.Next = lost.Restore() + " puts it back, then " + goOn
+		if v.Now == "none" {
+			v.trouble("there is no PersistentVolume now: the claim is Lost")
+			v.Next = "at once: " + v.Next
+		}
 	case Contradictory:
 		v.trouble(fmt.Sprintf("it was finished as %s, and is %s now: another client has replaced it", volumeType(v.Direction), v.Now))
 		v.Next = "find out who: kubectl get pv " + shell.Quote(v.Name) + " -o yaml --show-managed-fields; then migrate it once more, or leave it"

@@ -108,7 +108,7 @@ func (t *Situation) summary(b *strings.Builder) {
 		mounts += len(v.OldMounts)
 	}
 	fmt.Fprintf(b, "\n%d volumes are migrated, %d taken back", count[Migrated], count[TakenBack])
-	for _, s := range []State{UnderWay, Halted, WithoutVolume, Contradictory, Removed} {
+	for _, s := range []State{UnderWay, Halted, WithoutVolume, NoRecord, Contradictory, Removed} {
 		if count[s] > 0 {
 			fmt.Fprintf(b, ", %d %s", count[s], s)
 		}

@@ -23,9 +23,9 @@ import (
 //
 //   - Nothing deletes what is stored. The volume that goes has policy Retain, which
 //     was read back, and so has the one that comes, until its claim is bound to it.
-//   - The one that comes is in the journal before the other one goes: on disk and
-//     in the cluster, both read back or written for good (Save). The API server
-//     has accepted it as a dry run.
+//   - The one that comes is in the journal before the other one goes: in the cluster,
+//     where the first record was compared with what was written, and a copy on the disk
+//     (Save). The API server has accepted it as a dry run.
 //   - What goes is deleted only as the very object that was looked at: DELETE has
 //     its uid and resourceVersion, and so has the patch that takes its finalizers.
 //   - Each request follows an observation of the cluster, and is made again only

@@ -47,7 +47,7 @@ func trusted(rec *journal.Record) error {
 }
 
 func untrusted(rec *journal.Record, err error) error {
-	return fmt.Errorf("read the journal of PersistentVolume %s: %w; the record was changed by another program or by hand. Compare its ConfigMap %s with the directory of the journal and its backup/; if the copy there is right, delete the ConfigMap, and the copy counts",
+	return fmt.Errorf("read the journal of PersistentVolume %s: %w; the record was changed by another program or by hand. Compare its ConfigMap %s with its copy in the directory of the journal (kubectl diff -f), and with backup/ there; if the copy is right, kubectl replace -f that",
 		rec.Volume, err, journal.ConfigMapName(rec.Volume))
 }
 

@@ -16,7 +16,6 @@ func (r *Record) next(now time.Time) *Record {
 	n := *r
 	n.APIVersion, n.Kind = apiVersion, kind
 	n.Sequence++
-	n.CopyOnly = false
 	if n.Begun.IsZero() {
 		n.Begun = now.UTC()
 	}
