@@ -38,7 +38,7 @@ continues all of them. It does not prompt for confirmation: apply or rollback di
   flex2csi migrate resume orders --timeout 30m`,
 		RunE: o.resume,
 	}
-	o.namespaces.add(c, &o.api, "volumes of all namespaces, the default")
+	o.namespaces.add(c, &o.api)
 	addAccept(c, &o.accept)
 	c.ValidArgsFunction = o.api.names(migratedVolumes)
 	o.runOptions.add(c)

@@ -35,7 +35,7 @@ NAME is that of a PersistentVolume, or of its claim (namespace/name).`,
 		RunE: o.rollback,
 	}
 	set := c.Flags()
-	o.namespaces.add(c, &o.api, "as --all")
+	o.namespaces.add(c, &o.api)
 	set.BoolVar(&o.all, "all", false, "all volumes that were migrated or are being migrated")
 	set.BoolVar(&o.offline, "offline", false, "include volumes with pods that the operator stops before or meanwhile")
 	set.StringSliceVar(&o.accept, "accept", nil, "`checks` to accept: kubelet-restart")
@@ -47,11 +47,10 @@ NAME is that of a PersistentVolume, or of its claim (namespace/name).`,
 }
 
 func (o *rollbackOptions) check(args []string, env environment) error {
-	all := o.all || o.namespaces.all
 	switch {
-	case !all && len(o.namespaces.namespaces)+len(args) == 0:
+	case !o.all && len(o.namespaces.namespaces)+len(args) == 0:
 		return usagef("which volumes? Name some, or give --namespace or --all; flex2csi migrate status shows them")
-	case all && len(args) > 0:
+	case o.all && len(args) > 0:
 		return usagef("--all are all that were migrated: name none besides")
 	}
 	if err := checkAccept(o.accept); err != nil {

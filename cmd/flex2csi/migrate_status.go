@@ -84,7 +84,7 @@ also if a claim has no PersistentVolume and no process works on it, or if a reco
 of the journal cannot be read, or is left only as a copy (NO RECORD).`,
 		RunE: o.run,
 	}
-	o.namespaces.add(c, &o.api, "volumes of all namespaces, the default")
+	o.namespaces.add(c, &o.api)
 	o.watch.add(c, 5*time.Second)
 	o.add(c)
 	c.ValidArgsFunction = o.api.names(migratedVolumes)

@@ -205,7 +205,7 @@ func (r *Runner) current(ctx context.Context, rec *journal.Record) error {
 	switch {
 	case err != nil:
 		return err
-	case now == nil || rec.Sequence == 0 && !now.Unfinished(): // it is made of the annotation
+	case now == nil || (rec.Sequence == 0 && !now.Unfinished()): // it is made of the annotation
 	case now.Sequence != rec.Sequence || !now.Begun.Equal(rec.Begun):
 		return fmt.Errorf("another process has continued with PersistentVolume %s meanwhile: check its status, and try again", rec.Volume)
 	}

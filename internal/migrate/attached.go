@@ -214,7 +214,7 @@ func (m *migration) seenSince(ctx context.Context, w *world, name, since string)
 				return false, fmt.Errorf("watch node %s: %w", name, errWatchEnded)
 			}
 			object, isNode := e.Object.(*unstructured.Unstructured)
-			if !isNode || e.Type != watch.Added && e.Type != watch.Modified {
+			if !isNode || (e.Type != watch.Added && e.Type != watch.Modified) {
 				return false, nil // checkNode looks whether it is there
 			}
 			node, err := objects.As[corev1.Node](object)

@@ -189,7 +189,7 @@ func (f *finisher) node(ctx context.Context, n *NodeEnd, driver string) {
 			}
 		}
 		// What the kubelet's CSI plugin has as well is its own when no pod is left.
-		if len(v.Pods) == 0 && !v.TakenOver || v.Uncertain {
+		if (len(v.Pods) == 0 && !v.TakenOver) || v.Uncertain {
 			doubts = append(doubts, v.PersistentVolume)
 		}
 	}

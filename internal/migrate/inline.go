@@ -25,7 +25,7 @@ func (b *related) inline(ctx context.Context, namespace string) (all []Related, 
 	seen := map[string]bool{} // by owner: its pods are alike
 	for _, pod := range found {
 		for _, volume := range pod.Spec.Volumes {
-			if volume.FlexVolume == nil || !b.makers && !b.drivers.has(volume.FlexVolume.Driver) || kubeobject.PodFinished(pod) {
+			if volume.FlexVolume == nil || (!b.makers && !b.drivers.has(volume.FlexVolume.Driver)) || kubeobject.PodFinished(pod) {
 				continue
 			}
 			owner, err := b.w.owner(ctx, pod)

@@ -119,7 +119,7 @@ func (v *PlannedVolume) details(b *strings.Builder, wide bool) {
 	}
 	fmt.Fprintf(b, "\n%s: %s\n", v.Name, v.Method)
 	for _, c := range v.Checks {
-		if wide || c.Status != OK && c.Status != Note {
+		if wide || (c.Status != OK && c.Status != Note) {
 			fmt.Fprintf(b, "  %s\n", line(c))
 		}
 	}

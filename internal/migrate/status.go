@@ -277,7 +277,7 @@ func (t *Situation) Filter(names []string) (*Situation, []string) {
 	shown, missing := *t, slices.Clone(names)
 	shown.Volumes = []VolumeStatus{}
 	for _, v := range t.Volumes {
-		if slices.Contains(names, v.Name) || v.Claim != "" && slices.Contains(names, v.Claim) {
+		if slices.Contains(names, v.Name) || (v.Claim != "" && slices.Contains(names, v.Claim)) {
 			shown.Volumes = append(shown.Volumes, v)
 			missing = slices.DeleteFunc(missing, func(n string) bool { return n == v.Name || n == v.Claim })
 		}

@@ -111,7 +111,7 @@ func lately[T any](ctx context.Context, c *objects.Client, f *feeds, k objects.K
 func listed[T any](ctx context.Context, w *world, k objects.Kind[T], namespace string, o metav1.ListOptions) ([]*T, error) {
 	return once(w, fmt.Sprintf("%s %s?%s&%s", k.Resource, namespace, o.LabelSelector, o.FieldSelector), func() ([]*T, error) {
 		f := live(ctx, w.feeds, k, namespace, o)
-		if f != nil && (!w.current || len(f.ListKeys()) > soonListed && f.Current(ctx, w.client, namespace, w.catchUp())) {
+		if f != nil && (!w.current || (len(f.ListKeys()) > soonListed && f.Current(ctx, w.client, namespace, w.catchUp()))) {
 			return withNear(ctx, w, k, namespace, f.All())
 		}
 		return k.List(ctx, w.client, namespace, o)
