@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -71,32 +70,15 @@ func (o *rollbackOptions) rollback(c *cobra.Command, names []string) error {
 	}
 	ctx, stop := untilInterrupted(c)
 	defer stop()
-	s, err := o.reopen(ctx, env, options)
+	s, err := o.open(ctx, env, options, false)
 	if err != nil {
 		return err
 	}
-	if names, err = s.runner.VolumeNames(ctx, names); err != nil {
-		return err
-	}
-	records, err := s.runner.Reversible(ctx, names)
-	unread, err := journal.Unread(err)
-	if err != nil {
-		return err
-	}
-	records = slices.DeleteFunc(records, func(r *journal.Record) bool { return o.namespaces.without(r.Claim) })
-	r := &results{unread: unread, named: names, back: true}
-	if len(records) == 0 {
-		sayNothing(env, unread, "Nothing was migrated.")
-		return s.report(r, nil)
-	}
-	if err := tableOfRecords(env.err, records); err != nil {
-		return err
-	}
+	back := continuation{read: s.runner.Reversible, do: s.runner.Rollback, nothing: "Nothing was migrated.", back: true}
 	if !o.yes {
-		if err := confirm(ctx, env, fmt.Sprintf("Make FlexVolumes again of %d volumes in %s?", len(records), s.cluster.Server())); err != nil {
-			return err
+		back.confirm = func(volumes int) error {
+			return confirm(ctx, env, fmt.Sprintf("Make FlexVolumes again of %d volumes in %s?", volumes, s.cluster.Server()))
 		}
 	}
-	r.all, err = s.again(ctx, records, s.runner.Reversible, s.runner.Rollback)
-	return s.report(r, err)
+	return s.goOn(ctx, names, &o.namespaces, back)
 }
