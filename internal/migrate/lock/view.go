@@ -20,8 +20,11 @@ type View struct {
 	Duration time.Duration
 }
 
-// ViewOf returns what a Lease says.
+// ViewOf returns what a Lease says; nil: there is none.
 func ViewOf(o *coordinationv1.Lease) (v View) {
+	if o == nil {
+		return v
+	}
 	v.Process = o.Annotations[processAnnotation]
 	if o.Spec.HolderIdentity != nil {
 		v.Holder = *o.Spec.HolderIdentity
