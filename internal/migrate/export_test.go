@@ -23,7 +23,7 @@ func Render(ctx context.Context, c *bridgeconfig.Configuration, raw []byte) (rep
 	if err != nil {
 		return nil, nil, err
 	}
-	d, err := drivers.of(old)
+	d, err := drivers.find(old)
 	if err != nil {
 		return nil, nil, err
 	}

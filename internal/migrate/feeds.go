@@ -81,8 +81,8 @@ func (f *feeds) expect(volumes int) {
 	}
 }
 
-// live returns the feed of a list; nil: there is none that may be used.
-func live[T any](ctx context.Context, f *feeds, k objects.Kind[T], namespace string, o metav1.ListOptions) *objects.Feed[T] {
+// liveFeed returns the feed of a list; nil: there is none that may be used.
+func liveFeed[T any](ctx context.Context, f *feeds, k objects.Kind[T], namespace string, o metav1.ListOptions) *objects.Feed[T] {
 	if f == nil || o.LabelSelector+o.FieldSelector != "" {
 		return nil
 	}

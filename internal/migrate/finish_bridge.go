@@ -45,7 +45,7 @@ func (f *finisher) bridge(ctx context.Context, drivers map[string]DriverEnd) End
 // attached are the VolumeAttachments that the bridge has made: those of volumes
 // that are CSI volumes, which are the control plane's by now, or the others.
 func (f *finisher) attached(ctx context.Context, adopted bool) (names []string) {
-	all, err := listed(ctx, f.w, objects.VolumeAttachments(), "", metav1.ListOptions{LabelSelector: attachment.ManagedByLabel + "=" + attachment.ManagedBy})
+	all, err := listObjects(ctx, f.w, objects.VolumeAttachments(), "", metav1.ListOptions{LabelSelector: attachment.ManagedByLabel + "=" + attachment.ManagedBy})
 	if err != nil {
 		if !adopted { // say it once
 			f.problem("what the bridge has attached is not known: %v", err)

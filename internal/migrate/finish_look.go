@@ -32,7 +32,7 @@ func (f *finisher) look(ctx context.Context) {
 			byClaim[pv.claim()] = driver
 		}
 	}
-	all, err := every(ctx, f.w, objects.Pods())
+	all, err := listAll(ctx, f.w, objects.Pods())
 	if err != nil {
 		f.problem("who uses FlexVolumes is not known: %v", err)
 	}

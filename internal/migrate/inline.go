@@ -9,7 +9,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/flex2csi/flex2csi/internal/kubeobject"
+	"github.com/flex2csi/flex2csi/internal/flexuse"
 	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
@@ -18,14 +18,14 @@ import (
 // object that could be replaced: the author of the pod has to write it in
 // another way.
 func (b *related) inline(ctx context.Context, namespace string) (all []Related, err error) {
-	found, err := listed(ctx, b.w, objects.Pods(), namespace, metav1.ListOptions{})
+	found, err := listObjects(ctx, b.w, objects.Pods(), namespace, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
 	seen := map[string]bool{} // by owner: its pods are alike
 	for _, pod := range found {
-		for _, volume := range pod.Spec.Volumes {
-			if volume.FlexVolume == nil || (!b.makers && !b.drivers.has(volume.FlexVolume.Driver)) || kubeobject.PodFinished(pod) {
+		for _, volume := range flexuse.InPod(pod) {
+			if !b.makers && !b.drivers.has(volume.FlexVolume.Driver) {
 				continue
 			}
 			owner, err := b.w.owner(ctx, pod)

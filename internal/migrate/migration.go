@@ -198,22 +198,22 @@ func (m *migration) tell(what EventKind, stage journal.Stage, text string) {
 	})
 }
 
-// volume asks for the PersistentVolume of the name, whichever it is.
-func (m *migration) volume(ctx context.Context) (*volume, error) {
+// getVolume asks for the PersistentVolume of the name, whichever it is.
+func (m *migration) getVolume(ctx context.Context) (*volume, error) {
 	return getVolume(ctx, m.c, m.rec.Volume)
 }
 
-// from asks for the volume that is to be replaced, and nothing else will do.
-func (m *migration) from(ctx context.Context) (*volume, error) {
-	pv, err := m.volume(ctx)
+// getOld asks for the volume that is to be replaced, and nothing else will do.
+func (m *migration) getOld(ctx context.Context) (*volume, error) {
+	pv, err := m.getVolume(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return pv, m.isFrom(pv)
+	return pv, m.checkOld(pv)
 }
 
-// isFrom is an error for another volume.
-func (m *migration) isFrom(pv *volume) error {
+// checkOld is an error for another volume.
+func (m *migration) checkOld(pv *volume) error {
 	switch {
 	case pv == nil:
 		return terminal("PersistentVolume %s is gone: another client has deleted it; the journal has it, flex2csi migrate rollback creates it again", m.rec.Volume)

@@ -115,7 +115,7 @@ func (b *related) templates(ctx context.Context, namespace string, used *flexcla
 	if len(used.All()) == 0 {
 		return nil, nil
 	}
-	sets, err := listed(ctx, b.w, objects.StatefulSets(), namespace, metav1.ListOptions{})
+	sets, err := listObjects(ctx, b.w, objects.StatefulSets(), namespace, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}

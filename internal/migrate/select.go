@@ -76,7 +76,7 @@ func (s *Selection) claims(ctx context.Context, w *world) (map[string]bool, erro
 	if s.ClaimSelector == "" {
 		return nil, nil
 	}
-	all, err := listed(ctx, w, objects.Claims(), "", metav1.ListOptions{LabelSelector: s.ClaimSelector})
+	all, err := listObjects(ctx, w, objects.Claims(), "", metav1.ListOptions{LabelSelector: s.ClaimSelector})
 	if err != nil {
 		return nil, err
 	}

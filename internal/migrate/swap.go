@@ -52,7 +52,7 @@ const (
 // observe reads the object. It asks for the object as it is stored now, not
 // as some cache has it.
 func (m *migration) observe(ctx context.Context) (swapState, *volume, error) {
-	pv, err := m.volume(ctx)
+	pv, err := m.getVolume(ctx)
 	switch {
 	case err != nil:
 		return unmanaged, nil, err
@@ -66,7 +66,7 @@ func (m *migration) observe(ctx context.Context) (swapState, *volume, error) {
 		return unmanaged, pv, nil
 	case m.matches(pv, m.rec.To):
 		return newPresent, pv, nil
-	case m.matches(pv, m.otherOne()):
+	case m.matches(pv, m.otherVolume()):
 		return reverted, pv, nil
 	}
 	return unmanaged, pv, nil
@@ -154,16 +154,9 @@ func (m *migration) removeFinalizers(ctx context.Context, pv *volume) (gone bool
 		return false, sleep(ctx, 100*time.Millisecond)
 	}
 	if pv.policy() != policyRetain { // another client has changed that since
-		return false, errors.Join(m.keep(ctx), sleep(ctx, 100*time.Millisecond))
+		return false, errors.Join(m.patchRetain(ctx), sleep(ctx, 100*time.Millisecond))
 	}
-	patch, err := withoutFinalizers(m.rec.FromUID, pv.ResourceVersion, finalizers)
-	if err != nil {
-		return false, err
-	}
-	if err := m.checkLease(); err != nil {
-		return false, err
-	}
-	if _, err := m.c.Patient().Patch(objects.Short(ctx), objects.PersistentVolumes().Resource, "", m.rec.Volume, types.JSONPatchType, patch); err != nil {
+	if err := m.patchVolume(ctx, m.c.Patient(), types.JSONPatchType, takeFinalizers(m.rec.FromUID, pv.ResourceVersion, finalizers)); err != nil {
 		return false, err
 	}
 	m.setStage(journal.Deleted)
@@ -171,9 +164,9 @@ func (m *migration) removeFinalizers(ctx context.Context, pv *volume) (gone bool
 	return true, nil
 }
 
-// withoutFinalizers is the patch that takes these finalizers of one object; with a
+// takeFinalizers returns the patch that takes these finalizers of one object; with a
 // resourceVersion, as it was then.
-func withoutFinalizers(uid, resourceVersion string, finalizers []string) ([]byte, error) {
+func takeFinalizers(uid, resourceVersion string, finalizers []string) []operation {
 	operations := []operation{
 		{Op: "test", Path: "/metadata/uid", Value: uid},
 		{Op: "test", Path: "/metadata/finalizers", Value: finalizers},
@@ -182,7 +175,7 @@ func withoutFinalizers(uid, resourceVersion string, finalizers []string) ([]byte
 	if resourceVersion != "" {
 		operations = append([]operation{{Op: "test", Path: "/metadata/resourceVersion", Value: resourceVersion}}, operations...)
 	}
-	return json.Marshal(operations)
+	return operations
 }
 
 // createNew creates the volume that is to come. If that cannot be, the other one of
@@ -210,7 +203,7 @@ func (m *migration) createNew(ctx context.Context) error {
 	stored, err := m.c.Patient().Create(ctx, objects.PersistentVolumes().Resource, &to.Unstructured)
 	switch objects.OutcomeOf(err) {
 	case objects.Done:
-		return m.asAsked(to.Object, stored)
+		return m.checkStored(to.Object, stored)
 	case objects.Exists: // the next look says which
 		return retryable{err}
 	case objects.Refused:
@@ -219,8 +212,8 @@ func (m *migration) createNew(ctx context.Context) error {
 	return err
 }
 
-// asAsked compares what was stored with what was to be.
-func (m *migration) asAsked(want map[string]any, stored *unstructured.Unstructured) error {
+// checkStored compares what was stored with what was to be.
+func (m *migration) checkStored(want map[string]any, stored *unstructured.Unstructured) error {
 	m.rec.CreatedUID = string(stored.GetUID())
 	if changed := changedBy(want, stored.Object); len(changed) > 0 {
 		return terminal("PersistentVolume %s was stored otherwise than it was to be: %s; find out by which webhook, then resume or roll back", m.rec.Volume, strings.Join(changed, "; "))
@@ -237,7 +230,7 @@ func (m *migration) turnBack(ctx context.Context, why error) error {
 	case m.rec.PutBack != "":
 		return retryable{why}
 	}
-	m.turn()
+	m.reverse()
 	m.rec.PutBack = why.Error()
 	m.tell(Troubled, m.rec.Stage, fmt.Sprintf("%v; the volume that there was is put back", why))
 	if err := m.save(ctx); err != nil { // that the claim has a volume is worth more
@@ -246,9 +239,9 @@ func (m *migration) turnBack(ctx context.Context, why error) error {
 	return errMoved
 }
 
-// turn has the record go in the other direction.
-func (m *migration) turn() {
-	m.rec.To = m.otherOne()
+// reverse has the record go in the other direction.
+func (m *migration) reverse() {
+	m.rec.To = m.otherVolume()
 	m.rec.CreatedUID = ""
 	if m.rec.Direction == journal.ToCSI {
 		m.rec.Direction = journal.ToFlexVolume
@@ -257,8 +250,8 @@ func (m *migration) turn() {
 	}
 }
 
-// otherOne is the volume that is not to come.
-func (m *migration) otherOne() json.RawMessage {
+// otherVolume is the volume that is not to come.
+func (m *migration) otherVolume() json.RawMessage {
 	if m.rec.Direction == journal.ToFlexVolume {
 		return m.rec.CSI
 	}
