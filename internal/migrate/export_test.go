@@ -74,15 +74,6 @@ func CopyCommand(s *SecretCopy) string { return copyCommand(s) }
 // Restored is the FlexVolume of a record as it is put back.
 func Restored(rec *journal.Record) []byte { return restored(rec) }
 
-// Lossless is an error if what was sent cannot be kept.
-func Lossless(raw []byte) error {
-	m, err := parse(raw)
-	if err != nil {
-		return err
-	}
-	return lossless(raw, m.Object)
-}
-
 // CheckTable are the checks as docs/reference/checks.md has them.
 func CheckTable() string {
 	var b strings.Builder

@@ -49,8 +49,7 @@ func (m *migration) backUp(ctx context.Context) error {
 	return nil // writeStage has the first record compared with what was written
 }
 
-// getOldRaw asks for the volume that is to be replaced as the API server sends it, which has to be
-// kept by what is made of it.
+// getOldRaw asks for the volume that is to be replaced as the API server sends it.
 func (m *migration) getOldRaw(ctx context.Context) ([]byte, error) {
 	pv, raw, err := objects.PersistentVolumes().GetRaw(ctx, m.c, "", m.rec.Volume)
 	if err != nil {
@@ -63,13 +62,6 @@ func (m *migration) getOldRaw(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	m.retains = pv.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain
-	sent, err := parse(raw)
-	if err == nil {
-		err = lossless(raw, sent.Object)
-	}
-	if err != nil {
-		return nil, terminal("back up PersistentVolume %s: %w", m.rec.Volume, err)
-	}
 	return raw, nil
 }
 
