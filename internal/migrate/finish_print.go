@@ -15,9 +15,9 @@ const mostNamed = 5
 
 // Table prints for people what stands in the way, driver by driver, and then of
 // the bridge; wide names all objects, and nodes with which nothing is wrong.
-func (d *FinishReport) Table(out io.Writer, wide bool) error {
+func (report *FinishReport) Table(out io.Writer, wide bool) error {
 	var b strings.Builder
-	for _, driver := range d.Drivers {
+	for _, driver := range report.Drivers {
 		free := "can be taken away"
 		if len(driver.Nodes) == 0 {
 			free = "is on no node, and nothing needs it"
@@ -39,21 +39,21 @@ func (d *FinishReport) Table(out io.Writer, wide bool) error {
 		}
 		b.WriteByte('\n')
 	}
-	if len(d.Drivers) == 0 {
+	if len(report.Drivers) == 0 {
 		b.WriteString("Nothing is known of any FlexVolume driver.\n\n")
 	}
-	fmt.Fprintf(&b, "The bridge: %s\n", endOf(d.Bridge, "can be taken away", needed))
-	d.Bridge.print(&b, "  ", wide)
-	if len(d.Notes) > 0 {
+	fmt.Fprintf(&b, "The bridge: %s\n", endOf(report.Bridge, "can be taken away", needed))
+	report.Bridge.print(&b, "  ", wide)
+	if len(report.Notes) > 0 {
 		b.WriteString("\nWorth knowing before:\n")
-		for _, n := range d.Notes {
+		for _, n := range report.Notes {
 			n.print(&b, "  ", wide)
 		}
 	}
-	for _, p := range d.Problems {
+	for _, p := range report.Problems {
 		fmt.Fprintf(&b, "\nnot known: %s\n", p)
 	}
-	if len(d.Problems) > 0 {
+	if len(report.Problems) > 0 {
 		b.WriteString("\nAs long as something is not known, take nothing away.\n")
 	}
 	_, err := io.WriteString(out, b.String())
@@ -61,12 +61,12 @@ func (d *FinishReport) Table(out io.Writer, wide bool) error {
 }
 
 // state is that of the driver: its nodes may need it when nothing in the cluster does.
-func (d *DriverEnd) state(free string) string {
-	onNode := slices.ContainsFunc(d.Nodes, func(n NodeEnd) bool { return len(n.Obstacles) > 0 })
-	if onNode && len(d.Obstacles) == 0 {
+func (driverEnd *DriverEnd) state(free string) string {
+	onNode := slices.ContainsFunc(driverEnd.Nodes, func(n NodeEnd) bool { return len(n.Obstacles) > 0 })
+	if onNode && len(driverEnd.Obstacles) == 0 {
 		return needed + " on nodes"
 	}
-	return endOf(d.End, free, needed)
+	return endOf(driverEnd.End, free, needed)
 }
 
 func endOf(e End, free, not string) string {

@@ -70,21 +70,21 @@ func (p *Plan) notes() (all []htmlreport.Note) {
 }
 
 // HTML writes how the migrations are as a page.
-func (t *Situation) HTML(out io.Writer) error {
+func (situation *Situation) HTML(out io.Writer) error {
 	page := &htmlreport.Report{
-		Title: "Migrations", Subtitle: t.Server + ", " + t.Made.UTC().Format(madeLayout),
+		Title: "Migrations", Subtitle: situation.Server + ", " + situation.Made.UTC().Format(madeLayout),
 		Table: htmlreport.Table{Columns: []string{"Name", "Claim", "FlexVolume driver", "CSI driver", "State", "Stage", "Since", "Lost, seconds", "Pods with the old mount", "Trouble", "Next"}},
 	}
 	remaining := 0
 	left := htmlreport.Chart{Title: "FlexVolumes that are left, by driver"}
-	for driver, n := range t.Remaining {
+	for driver, n := range situation.Remaining {
 		remaining += n
 		left.Bars = append(left.Bars, htmlreport.Bar{Name: driver, Count: n})
 	}
 	left.Sort()
 	var states, drivers, namespaces []string
 	migrated := 0
-	for _, v := range t.Volumes {
+	for _, v := range situation.Volumes {
 		if v.State == Migrated {
 			migrated++
 		}
@@ -98,13 +98,13 @@ func (t *Situation) HTML(out io.Writer) error {
 		})
 	}
 	page.Facts = []htmlreport.Fact{
-		{Name: "Volumes of migrations", Value: strconv.Itoa(len(t.Volumes))},
+		{Name: "Volumes of migrations", Value: strconv.Itoa(len(situation.Volumes))},
 		{Name: "Migrated", Value: strconv.Itoa(migrated)},
 		{Name: "FlexVolumes that are left", Value: strconv.Itoa(remaining)},
-		{Name: "Migrates now", Value: dash(t.Holder)},
+		{Name: "Migrates now", Value: dash(situation.Holder)},
 	}
-	page.Charts = []htmlreport.Chart{htmlreport.Count("By state", states), left, t.lostTimes(), htmlreport.Count("By driver", drivers), htmlreport.Count("By namespace", namespaces)}
-	for _, problem := range t.Problems {
+	page.Charts = []htmlreport.Chart{htmlreport.Count("By state", states), left, situation.lostTimes(), htmlreport.Count("By driver", drivers), htmlreport.Count("By namespace", namespaces)}
+	for _, problem := range situation.Problems {
 		page.Notes = append(page.Notes, htmlreport.Note{Text: problem})
 	}
 	if len(page.Notes) > 0 {
@@ -114,7 +114,7 @@ func (t *Situation) HTML(out io.Writer) error {
 }
 
 // lostTimes is for how long claims were Lost; without bars if none was.
-func (t *Situation) lostTimes() htmlreport.Chart {
+func (situation *Situation) lostTimes() htmlreport.Chart {
 	times := []struct {
 		below float64
 		bar   htmlreport.Bar
@@ -126,7 +126,7 @@ func (t *Situation) lostTimes() htmlreport.Chart {
 		{math.Inf(1), htmlreport.Bar{Name: "15 s and more"}},
 	}
 	known := false
-	for _, v := range t.Volumes {
+	for _, v := range situation.Volumes {
 		if v.LostSeconds <= 0 {
 			continue
 		}

@@ -17,18 +17,18 @@ import (
 // inline are volumes that pods have without a PersistentVolume. There is no
 // object that could be replaced: the author of the pod has to write it in
 // another way.
-func (b *related) inline(ctx context.Context, namespace string) (all []Related, err error) {
-	found, err := listObjects(ctx, b.w, objects.Pods(), namespace, metav1.ListOptions{})
+func (finder *related) inline(ctx context.Context, namespace string) (all []Related, err error) {
+	found, err := listObjects(ctx, finder.w, objects.Pods(), namespace, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
 	seen := map[string]bool{} // by owner: its pods are alike
 	for _, pod := range found {
 		for _, volume := range flexuse.InPod(pod) {
-			if !b.makers && !b.drivers.has(volume.FlexVolume.Driver) {
+			if !finder.makers && !finder.drivers.has(volume.FlexVolume.Driver) {
 				continue
 			}
-			owner, err := b.w.owner(ctx, pod)
+			owner, err := finder.w.owner(ctx, pod)
 			if err != nil {
 				return nil, err
 			}
@@ -41,7 +41,7 @@ func (b *related) inline(ctx context.Context, namespace string) (all []Related, 
 				continue
 			}
 			seen[name] = true
-			one, err := b.replaceInline(ctx, pod, volume)
+			one, err := finder.replaceInline(ctx, pod, volume)
 			if err != nil {
 				return nil, err
 			}
@@ -54,7 +54,7 @@ func (b *related) inline(ctx context.Context, namespace string) (all []Related, 
 
 // replaceInline is a CSI volume in the pod where the driver has such (CSIDriver,
 // volumeLifecycleModes), and a PersistentVolume with a claim where not.
-func (b *related) replaceInline(ctx context.Context, pod *corev1.Pod, volume corev1.Volume) (Related, error) {
+func (finder *related) replaceInline(ctx context.Context, pod *corev1.Pod, volume corev1.Volume) (Related, error) {
 	one := Related{Kind: "inline volume", What: "the pod has a FlexVolume of " + volume.FlexVolume.Driver + " without a PersistentVolume: there is nothing that could be replaced under it"}
 	source := volume.FlexVolume
 	user := map[string]string{}
@@ -67,7 +67,7 @@ func (b *related) replaceInline(ctx context.Context, pod *corev1.Pod, volume cor
 		one.Steps = []string{"the mapping makes no volume of it: " + err.Error()}
 		return one, nil
 	}
-	d, err := b.drivers.chosen(source.Driver, options)
+	d, err := finder.drivers.chosen(source.Driver, options)
 	if err != nil {
 		return unmapped(err)
 	}
@@ -75,7 +75,7 @@ func (b *related) replaceInline(ctx context.Context, pod *corev1.Pod, volume cor
 	if err != nil {
 		return unmapped(err)
 	}
-	object, err := get(ctx, b.w, objects.CSIDrivers(), "", d.config.CSIDriver)
+	object, err := get(ctx, finder.w, objects.CSIDrivers(), "", d.config.CSIDriver)
 	if err != nil {
 		return one, err
 	}

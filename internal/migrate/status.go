@@ -103,12 +103,12 @@ type VolumeStatus struct {
 
 // Status looks at all volumes that were migrated, are on their way, or were
 // taken back.
-func (o *Observer) Status(ctx context.Context) (*Situation, error) {
-	s, err := o.observe(ctx)
+func (observer *Observer) Status(ctx context.Context) (*Situation, error) {
+	s, err := observer.observe(ctx)
 	if err != nil {
 		return nil, err
 	}
-	t := &Situation{APIVersion: apiVersion, Kind: situationKind, Made: s.now, Server: o.Server, Holder: o.holder(ctx, s), Volumes: []VolumeStatus{}, Remaining: map[string]int{}}
+	t := &Situation{APIVersion: apiVersion, Kind: situationKind, Made: s.now, Server: observer.Server, Holder: observer.holder(ctx, s), Volumes: []VolumeStatus{}, Remaining: map[string]int{}}
 	for _, name := range s.names() {
 		t.Volumes = append(t.Volumes, s.status(ctx, name, t.Holder))
 	}
@@ -123,12 +123,12 @@ func (o *Observer) Status(ctx context.Context) (*Situation, error) {
 
 // Halted are the volumes with a migration that was begun, is not finished, and that no
 // process continues. It is quick, for commands with another purpose.
-func (o *Observer) Halted(ctx context.Context) (all []VolumeStatus, err error) {
-	records, err := o.Journal.List(ctx)
+func (observer *Observer) Halted(ctx context.Context) (all []VolumeStatus, err error) {
+	records, err := observer.Journal.List(ctx)
 	if _, err := journal.Unread(err); err != nil {
 		return nil, err
 	}
-	s := &observed{w: newWorld(o.Client, nil), now: o.Now().UTC(), volumes: map[string]*volume{}, records: map[string]*journal.Record{}}
+	s := &observed{w: newWorld(observer.Client, nil), now: observer.Now().UTC(), volumes: map[string]*volume{}, records: map[string]*journal.Record{}}
 	for _, r := range records {
 		if !r.Unfinished() {
 			continue
@@ -141,7 +141,7 @@ func (o *Observer) Halted(ctx context.Context) (all []VolumeStatus, err error) {
 	}
 	holder := ""
 	if len(s.records) > 0 {
-		holder = o.holder(ctx, s)
+		holder = observer.holder(ctx, s)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.records)) {
 		if v := s.status(ctx, name, holder); v.State == Halted || v.State == WithoutVolume {
@@ -152,15 +152,15 @@ func (o *Observer) Halted(ctx context.Context) (all []VolumeStatus, err error) {
 }
 
 // names are the volumes that have to do with migrations.
-func (s *observed) names() []string {
+func (seen *observed) names() []string {
 	all := map[string]bool{}
-	for name := range s.records {
+	for name := range seen.records {
 		all[name] = true
 	}
-	for name := range s.lost {
+	for name := range seen.lost {
 		all[name] = true
 	}
-	for name, pv := range s.volumes {
+	for name, pv := range seen.volumes {
 		if migrated(pv) {
 			all[name] = true
 		}
@@ -168,8 +168,8 @@ func (s *observed) names() []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-func (s *observed) status(ctx context.Context, name, holder string) VolumeStatus {
-	r, pv, lost := s.records[name], s.volumes[name], s.lost[name]
+func (seen *observed) status(ctx context.Context, name, holder string) VolumeStatus {
+	r, pv, lost := seen.records[name], seen.volumes[name], seen.lost[name]
 	if lost != nil {
 		r = lost.Record
 	}
@@ -194,7 +194,7 @@ func (s *observed) status(ctx context.Context, name, holder string) VolumeStatus
 	}
 	if v.Now == "CSI" {
 		namespace, _, _ := strings.Cut(v.Claim, "/")
-		v.OldMounts = s.mounts(ctx, v.CSIDriver, v.Handle, namespace)
+		v.OldMounts = seen.mounts(ctx, v.CSIDriver, v.Handle, namespace)
 	}
 	v.advise(lost)
 	return v
@@ -270,13 +270,13 @@ func volumeType(d journal.Direction) string {
 
 // Filter returns the situation of some volumes, by their names or claims; names
 // that are none are returned as well.
-func (t *Situation) Filter(names []string) (*Situation, []string) {
+func (situation *Situation) Filter(names []string) (*Situation, []string) {
 	if len(names) == 0 {
-		return t, nil
+		return situation, nil
 	}
-	shown, missing := *t, slices.Clone(names)
+	shown, missing := *situation, slices.Clone(names)
 	shown.Volumes = []VolumeStatus{}
-	for _, v := range t.Volumes {
+	for _, v := range situation.Volumes {
 		if slices.Contains(names, v.Name) || (v.Claim != "" && slices.Contains(names, v.Claim)) {
 			shown.Volumes = append(shown.Volumes, v)
 			missing = slices.DeleteFunc(missing, func(n string) bool { return n == v.Name || n == v.Claim })
@@ -287,27 +287,27 @@ func (t *Situation) Filter(names []string) (*Situation, []string) {
 
 // Urgent is an error if a claim has no volume and no process gives it one, or if that is not
 // known.
-func (t *Situation) Urgent() error {
-	if names := t.withoutVolume(); len(names) > 0 {
-		return errors.Join(fmt.Errorf("%s stopped where there is no PersistentVolume: flex2csi migrate resume, or rollback", list(names)), t.unread)
+func (situation *Situation) Urgent() error {
+	if names := situation.withoutVolume(); len(names) > 0 {
+		return errors.Join(fmt.Errorf("%s stopped where there is no PersistentVolume: flex2csi migrate resume, or rollback", list(names)), situation.unread)
 	}
-	return t.unread
+	return situation.unread
 }
 
 // withoutVolume are the volumes where a claim has none.
-func (t *Situation) withoutVolume() (names []string) {
-	for i := range t.Volumes {
-		if t.Volumes[i].State == WithoutVolume {
-			names = append(names, t.Volumes[i].Name)
+func (situation *Situation) withoutVolume() (names []string) {
+	for i := range situation.Volumes {
+		if situation.Volumes[i].State == WithoutVolume {
+			names = append(names, situation.Volumes[i].Name)
 		}
 	}
 	return names
 }
 
 // ObjectNames are the volumes, as type/name.
-func (t *Situation) ObjectNames() (names []string) {
-	for i := range t.Volumes {
-		names = append(names, "persistentvolume/"+t.Volumes[i].Name)
+func (situation *Situation) ObjectNames() (names []string) {
+	for i := range situation.Volumes {
+		names = append(names, "persistentvolume/"+situation.Volumes[i].Name)
 	}
 	return names
 }

@@ -13,41 +13,41 @@ import (
 
 // Table prints the situation for people: what is urgent, a line for each volume,
 // and below it what is wrong and what to do; wide shows all that is known.
-func (t *Situation) Table(out io.Writer, wide bool) error {
+func (situation *Situation) Table(out io.Writer, wide bool) error {
 	var b strings.Builder
-	t.urgent(&b)
-	if len(t.Volumes) > 0 {
-		if err := t.volumes(&b, wide); err != nil {
+	situation.urgent(&b)
+	if len(situation.Volumes) > 0 {
+		if err := situation.volumes(&b, wide); err != nil {
 			return err
 		}
 	}
-	for i := range t.Volumes {
-		t.Volumes[i].details(&b, wide)
+	for i := range situation.Volumes {
+		situation.Volumes[i].details(&b, wide)
 	}
-	for _, p := range t.Problems {
+	for _, p := range situation.Problems {
 		fmt.Fprintf(&b, "\nnot known: %s\n", p)
 	}
-	t.summary(&b)
+	situation.summary(&b)
 	_, err := io.WriteString(out, b.String())
 	return err
 }
 
 // urgent is what the operator has to do before all else.
-func (t *Situation) urgent(b *strings.Builder) {
-	if names := t.withoutVolume(); len(names) > 0 {
+func (situation *Situation) urgent(b *strings.Builder) {
+	if names := situation.withoutVolume(); len(names) > 0 {
 		fmt.Fprintf(b, "URGENT: a migration stopped where there is no PersistentVolume: %s. Do this now:\n\n    flex2csi migrate resume %s\n\n", strings.Join(names, ", "), strings.Join(names, " "))
 	}
 }
 
-func (t *Situation) volumes(b *strings.Builder, wide bool) error {
+func (situation *Situation) volumes(b *strings.Builder, wide bool) error {
 	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	fmt.Fprint(w, "VOLUME\tCLAIM\tNOW\tSTATE\tSTAGE\tSINCE\tOLD MOUNTS")
 	if wide {
 		fmt.Fprint(w, "\tTO\tMODE\tFLEXVOLUME DRIVER\tCSI DRIVER\tHANDLE\tBY\tREQUESTS")
 	}
 	fmt.Fprintln(w)
-	for _, v := range t.Volumes {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d", v.Name, dash(v.Claim), v.Now, v.State, dash(string(v.Stage)), t.age(v.Since), len(v.OldMounts))
+	for _, v := range situation.Volumes {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d", v.Name, dash(v.Claim), v.Now, v.State, dash(string(v.Stage)), situation.age(v.Since), len(v.OldMounts))
 		if wide {
 			fmt.Fprintf(w, "\t%s\t%s\t%s\t%s\t%s\t%s\t%d", volumeType(v.Direction), dash(string(v.Mode)), dash(v.FlexDriver), dash(v.CSIDriver), dash(v.Handle), dash(v.By), v.Requests)
 		}
@@ -57,11 +57,11 @@ func (t *Situation) volumes(b *strings.Builder, wide bool) error {
 }
 
 // age is how long ago something was, as kubectl shows it.
-func (t *Situation) age(at time.Time) string {
+func (situation *Situation) age(at time.Time) string {
 	if at.IsZero() {
 		return "-"
 	}
-	switch d := t.Made.Sub(at); {
+	switch d := situation.Made.Sub(at); {
 	case d < 2*time.Minute:
 		return fmt.Sprintf("%ds", max(0, int(d.Seconds())))
 	case d < 2*time.Hour:
@@ -101,9 +101,9 @@ func besides(takenOver bool) string {
 }
 
 // summary counts.
-func (t *Situation) summary(b *strings.Builder) {
+func (situation *Situation) summary(b *strings.Builder) {
 	count, mounts := map[State]int{}, 0
-	for _, v := range t.Volumes {
+	for _, v := range situation.Volumes {
 		count[v.State]++
 		mounts += len(v.OldMounts)
 	}
@@ -119,11 +119,11 @@ func (t *Situation) summary(b *strings.Builder) {
 	}
 	b.WriteString(".\n")
 	var rest []string
-	for _, driver := range slices.Sorted(maps.Keys(t.Remaining)) {
-		rest = append(rest, fmt.Sprintf("%d of %s", t.Remaining[driver], driver))
+	for _, driver := range slices.Sorted(maps.Keys(situation.Remaining)) {
+		rest = append(rest, fmt.Sprintf("%d of %s", situation.Remaining[driver], driver))
 	}
 	fmt.Fprintf(b, "FlexVolumes that are left: %s.\n", cmp.Or(strings.Join(rest, ", "), "none"))
-	if t.Holder != "" {
-		fmt.Fprintf(b, "%s migrates just now.\n", t.Holder)
+	if situation.Holder != "" {
+		fmt.Fprintf(b, "%s migrates just now.\n", situation.Holder)
 	}
 }
