@@ -45,7 +45,6 @@ continues all of them. It does not prompt for confirmation: apply or rollback di
 	return c
 }
 
-// resume is flex2csi migrate resume.
 func (o *resumeOptions) resume(c *cobra.Command, names []string) error {
 	if err := o.check(); err != nil {
 		return err

@@ -58,7 +58,6 @@ func (o *rollbackOptions) check(args []string, env environment) error {
 	return o.checkConfirmed(env, o.yes)
 }
 
-// rollback is flex2csi migrate rollback.
 func (o *rollbackOptions) rollback(c *cobra.Command, names []string) error {
 	env := streams(c)
 	if err := o.check(names, env); err != nil {

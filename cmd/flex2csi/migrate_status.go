@@ -91,7 +91,6 @@ of the journal cannot be read, or is left only as a copy (NO RECORD).`,
 	return c
 }
 
-// run is flex2csi migrate status.
 func (o *migrateStatusOptions) run(c *cobra.Command, names []string) error {
 	ctx, stop := untilInterrupted(c)
 	defer stop()

@@ -30,7 +30,7 @@ type Use struct {
 	owner string
 }
 
-// FSType is that of the flexVolume.
+// FSType returns the filesystem that the flexVolume asks for.
 func (u *Use) FSType() string { return text(u.Source, "fsType") }
 
 // In returns the FlexVolumes of an object, and the places where it has one that cannot be

@@ -176,7 +176,7 @@ func (q *queue) leave(d decision) {
 	}
 }
 
-// nodesOf are those of the pods of a claim.
+// nodesOf returns the nodes of the pods of a claim.
 func (w *world) nodesOf(ctx context.Context, claim string) (nodes []string, err error) {
 	namespace, name, ok := strings.Cut(claim, "/")
 	if !ok {

@@ -14,7 +14,7 @@ import (
 // JSON is the plan for programs.
 func (p *Plan) JSON() ([]byte, error) { return indented(p) }
 
-// YAML is the same as JSON.
+// YAML is the plan for programs, and for people to edit.
 func (p *Plan) YAML() ([]byte, error) { return yamlFrom(p) }
 
 // ObjectNames are the volumes, as type/name.

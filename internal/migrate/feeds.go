@@ -66,7 +66,6 @@ func lazily[T any](ctx context.Context, p *Planner, k objects.Kind[T], namespace
 	return sync.OnceValue(func() *objects.Feed[T] { return objects.NewFeed(ctx, p.Client, k, namespace, read, by) })
 }
 
-// feeds are those of the planner.
 func (r *Runner) feeds() *feeds {
 	if r.Planner == nil {
 		return nil

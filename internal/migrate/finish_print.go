@@ -60,7 +60,7 @@ func (report *FinishReport) Table(out io.Writer, wide bool) error {
 	return err
 }
 
-// state is that of the driver: its nodes may need it when nothing in the cluster does.
+// state says whether the driver is needed: nodes may need it when nothing in the cluster does.
 func (driverEnd *DriverEnd) state(free string) string {
 	onNode := slices.ContainsFunc(driverEnd.Nodes, func(n NodeEnd) bool { return len(n.Obstacles) > 0 })
 	if onNode && len(driverEnd.Obstacles) == 0 {

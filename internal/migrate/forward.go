@@ -106,7 +106,7 @@ func (m *migration) readRelated(ctx context.Context) (all [][]byte, err error) {
 	return all, nil
 }
 
-// attachments are those of the volume, of any creator.
+// attachments returns the VolumeAttachments of the volume, of any creator.
 func (m *migration) attachments(ctx context.Context, w *world) ([]*storagev1.VolumeAttachment, error) {
 	all, err := w.attachments(ctx)
 	if err != nil {

@@ -57,7 +57,7 @@ func (h *handles) add(ctx context.Context, all *drivers, o *volume) {
 	}
 }
 
-// handles are those of all volumes of this picture.
+// handles returns which CSI volumes the PersistentVolumes are and become.
 func (w *world) handles(ctx context.Context, all *drivers) (*handles, error) {
 	return once(w, handlesKey, func() (*handles, error) {
 		h := newHandles()
@@ -71,7 +71,7 @@ func newHandles() *handles {
 	return &handles{are: map[csivol.Key][]string{}, become: map[csivol.Key][]string{}, shares: map[string][]string{}}
 }
 
-// handlesLike are those of a CSI volume and of its share, and the number of all.
+// handlesLike returns the same of one CSI volume and of its share, and the number of all.
 func (w *world) handlesLike(ctx context.Context, all *drivers, key csivol.Key, share string) (*handles, error) {
 	if w.feeds == nil || !w.decides || !w.feeds.volumes().Recent(ctx) { // a plan lists them anyway
 		return w.handles(ctx, all)

@@ -12,8 +12,8 @@ import (
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
-// migration is that of one volume, or its way back. Its steps look at the
-// cluster before they change it, so that each can be made again: after an error,
+// A migration takes one volume to its end, or back. Its steps look at the
+// cluster before they change it, so that each can be repeated: after an error,
 // and by another process.
 type migration struct {
 	r   *Runner

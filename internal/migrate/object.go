@@ -74,7 +74,6 @@ func (v *volume) claim() string {
 	return v.Spec.ClaimRef.Namespace + "/" + v.Spec.ClaimRef.Name
 }
 
-// claimUID is that of the claim; empty: there is none.
 func (v *volume) claimUID() string {
 	return string(ptr.Deref(v.Spec.ClaimRef, corev1.ObjectReference{}).UID)
 }

@@ -71,7 +71,7 @@ func (selection *Selection) find(ctx context.Context, w *world, drivers *drivers
 	return found, nil
 }
 
-// claims are those of ClaimSelector; nil if there is none.
+// claims returns the claims that ClaimSelector selects; nil if there is none.
 func (selection *Selection) claims(ctx context.Context, w *world) (map[string]bool, error) {
 	if selection.ClaimSelector == "" {
 		return nil, nil

@@ -21,7 +21,7 @@ type directory string
 
 const recordSuffix = ".json"
 
-// fileName is that of a volume's files. Names of PersistentVolumes can be as
+// fileName returns the name of a volume's files. Names of PersistentVolumes can be as
 // long as those of files, which have a suffix here.
 func fileName(volume string) (string, error) {
 	const longest = 200

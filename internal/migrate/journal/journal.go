@@ -18,7 +18,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
-// label is that of the ConfigMaps of the journal, volumeAnnotation has the name
+// label is on the ConfigMaps of the journal, volumeAnnotation has the name
 // of the volume, which is too long for a label or a name.
 const (
 	label            = "flex2csi.io/migration"
@@ -50,10 +50,10 @@ func New(client *objects.Client, namespace, dir string) *Journal {
 	return &Journal{client: client, namespace: namespace, copies: directory(dir), writer: rand.Text()}
 }
 
-// Namespace is that of the ConfigMaps.
+// Namespace returns the namespace of the ConfigMaps.
 func (j *Journal) Namespace() string { return j.namespace }
 
-// ConfigMapName is that of a volume's record.
+// ConfigMapName returns the name of the ConfigMap of a volume.
 func ConfigMapName(volume string) string { return prefix + hash(volume) }
 
 // get returns the ConfigMap of a volume; nil if there is none.
