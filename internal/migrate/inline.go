@@ -9,6 +9,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/flexuse"
 	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/pkg/flex"
@@ -93,30 +94,37 @@ func (finder *related) replaceInline(ctx context.Context, pod *corev1.Pod, volum
 		}
 		return one, nil
 	}
+	one.Replacement, one.Steps = d.inlineVolume(mapped, pod, volume)
+	return one, nil
+}
+
+// inlineVolume returns a PersistentVolume to be filled in for an inline volume, and what else is
+// to be done.
+func (d *driver) inlineVolume(mapped *csivol.Volume, pod *corev1.Pod, volume corev1.Volume) (replacement map[string]any, steps []string) {
 	csi := map[string]any{"driver": mapped.Driver, "volumeHandle": mapped.Handle}
 	put(csi, "fsType", mapped.FSType)
 	put(csi, "volumeAttributes", mapped.Context)
 	var secrets rendered
-	d.renderSecrets(&secrets, withSecret(pod, source), csi)
+	d.renderSecrets(&secrets, withSecret(pod, volume.FlexVolume), csi)
 	spec := map[string]any{
 		"capacity": map[string]any{"storage": "1Gi"}, "accessModes": []any{"ReadWriteMany"}, "persistentVolumeReclaimPolicy": policyRetain,
 		"storageClassName": "", "csi": csi,
 	}
 	put(spec, "mountOptions", mapped.MountFlags)
-	one.Replacement = map[string]any{
+	replacement = map[string]any{
 		"apiVersion": "v1", "kind": "PersistentVolume",
 		"metadata": map[string]any{"name": pod.Namespace + "-" + volume.Name}, "spec": spec,
 	}
-	one.Steps = []string{
+	steps = []string{
 		"make a PersistentVolume of it, with its size, its access modes and any other Secret that the CSI driver wants, and a claim with spec.volumeName in namespace " + pod.Namespace,
 		"change the pod's template: persistentVolumeClaim instead of flexVolume",
 	}
 	for _, s := range secrets.secrets {
 		if s.From != s.To && len(s.Keys) > 0 {
-			one.Steps = append(one.Steps, "make Secret "+s.To+" of Secret "+s.From+", with the keys that secrets of the configuration names")
+			steps = append(steps, "make Secret "+s.To+" of Secret "+s.From+", with the keys that secrets of the configuration names")
 		}
 	}
-	return one, nil
+	return replacement, steps
 }
 
 // withSecret is the part of a PersistentVolume that says which Secret an inline volume has:
