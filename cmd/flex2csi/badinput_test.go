@@ -151,7 +151,6 @@ func TestBadArguments(t *testing.T) {
 		{"migrate resume --accept owner", usage, "--accept owner: no check of that name"},
 		{"migrate rollback --all --yes --accept x", usage, "--accept x: no check of that name"},
 		{"migrate rollback", usage, "which volumes? Name some, or give --namespace or --all"},
-		{"migrate status -A -n x", usage, "--all-namespaces and --namespace exclude each other"},
 		{"migrate finish --driver foo", usage, `--driver: driver name "foo" has no vendor, which flex2csi does not support: want vendor/name`},
 		{"doctor --on moon", usage, `invalid argument "moon" for "--on" flag: want one of auto, node, cluster, both`},
 		{"doctor --timeout 0", usage, "--timeout 0s: want 1s to 1h"},

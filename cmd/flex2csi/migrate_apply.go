@@ -101,7 +101,6 @@ func (o *applyOptions) options() migrate.Options {
 	return migrate.Options{Mode: mode, Accept: o.accept, RestoreReclaimPolicy: o.restorePolicy}
 }
 
-// apply is flex2csi migrate apply.
 func (o *applyOptions) apply(c *cobra.Command, names []string) error {
 	env := streams(c)
 	if err := o.check(names, env); err != nil {

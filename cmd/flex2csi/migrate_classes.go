@@ -57,7 +57,6 @@ manifests, and fails if something in them is to be filled in.`,
 	return c
 }
 
-// run is flex2csi migrate classes.
 func (o *classesOptions) run(c *cobra.Command, names []string) error {
 	if o.sameName {
 		o.suffix = ""

@@ -51,7 +51,6 @@ const (
 // errNeeded gives scripts an exit status.
 var errNeeded = errors.New("not everything can be taken away yet, as shown")
 
-// finish is flex2csi migrate finish.
 func (o *finishOptions) finish(c *cobra.Command) error {
 	for _, driver := range o.drivers {
 		if _, err := driverconfig.ParseDriverName(driver); err != nil {

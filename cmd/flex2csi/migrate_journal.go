@@ -14,8 +14,8 @@ import (
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
-// The records in a directory are about one cluster: in another cluster, a volume that
-// does not exist must not be re-created. So a file in the directory names the cluster.
+// The copies in a directory are of one cluster, which a file names: in another one a record that
+// is missing is not lost, and must not be created.
 
 const clusterFile = "cluster"
 
@@ -88,11 +88,8 @@ func foreignRecords(dir string) error {
 	return nil
 }
 
-// bindJournal writes the file for this cluster.
+// bindJournal writes the file for this cluster, of which the directory is (sameCluster).
 func bindJournal(ctx context.Context, c clusterServer, dir string) error {
-	if err := sameCluster(ctx, c, dir); err != nil {
-		return err
-	}
 	if err := durable.MakeDir(dir); err != nil {
 		return fmt.Errorf("make the directory of the journal: %w", err)
 	}

@@ -27,22 +27,19 @@ type selectOptions struct {
 func (o *selectOptions) add(c *cobra.Command, api *apiAccess) {
 	set := c.Flags()
 	set.StringArrayVar(&o.selection.Claims, "claim", nil, "the volume of this claim, `namespace/name`; may be repeated")
-	o.namespaceOptions.add(c, api, "FlexVolumes of all namespaces, and those without a claim")
+	o.namespaceOptions.add(c, api)
 	set.StringVarP(&o.selection.Selector, "selector", "l", "", "volumes with matching labels, a `selector` as of kubectl")
 	set.StringVar(&o.selection.ClaimSelector, "claim-selector", "", "volumes of claims with matching labels, a `selector`")
 	set.StringArrayVar(&o.selection.Drivers, "driver", nil, "volumes of this FlexVolume driver, `vendor/name`; may be repeated")
 	completes(c, "claim", api.names(flexVolumeClaims()))
 	completes(c, "driver", api.names(flexDrivers()))
 	c.ValidArgsFunction = api.names(flexVolumeNames())
-	set.BoolVar(&o.selection.All, "all", false, "all FlexVolumes, as --all-namespaces without other flags")
+	set.BoolVar(&o.selection.All, "all", false, "all FlexVolumes, also those without a claim")
 }
 
 // complete checks the flags.
 func (o *selectOptions) complete(names []string) error {
 	o.selection.Names, o.selection.Namespaces = names, o.namespaces
-	if o.all && o.selection.Empty() { // else the others narrow the selection
-		o.selection.All = true
-	}
 	if o.selection.Empty() {
 		return usagef("which volumes? Name some, or choose them with --claim, --namespace, --selector, --claim-selector or --driver; --all are all FlexVolumes")
 	}

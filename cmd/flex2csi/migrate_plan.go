@@ -43,7 +43,6 @@ named, or selected by flags, which narrow each other.`,
 	return c
 }
 
-// plan is flex2csi migrate plan.
 func (o *planOptions) plan(c *cobra.Command, names []string) error {
 	if err := o.complete(names); err != nil {
 		return err

@@ -160,7 +160,7 @@ func (r *results) err() error {
 
 // isNamed reports whether a volume was selected by its name or its claim's.
 func (r *results) isNamed(v migrate.Result) bool {
-	return slices.Contains(r.named, v.Volume) || v.Claim != "" && slices.Contains(r.named, v.Claim)
+	return slices.Contains(r.named, v.Volume) || (v.Claim != "" && slices.Contains(r.named, v.Claim))
 }
 
 // some returns the first names of a list.

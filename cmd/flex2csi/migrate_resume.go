@@ -30,7 +30,7 @@ func newMigrateResume() *cobra.Command {
 		Long: `Continue migrations that were started and are not finished, whatever has
 interrupted them, each in its direction: a rollback continues as a rollback. They
 are those of the journal in the cluster, so that another machine can continue as
-well, and of the copy of which there is no ConfigMap. resume first reads the state of the cluster.
+well. resume first reads the state of the cluster.
 
 NAME is that of a PersistentVolume, or of its claim (namespace/name). Without one it
 continues all of them. It does not prompt for confirmation: apply or rollback did.`,
@@ -38,14 +38,13 @@ continues all of them. It does not prompt for confirmation: apply or rollback di
   flex2csi migrate resume orders --timeout 30m`,
 		RunE: o.resume,
 	}
-	o.namespaces.add(c, &o.api, "volumes of all namespaces, the default")
+	o.namespaces.add(c, &o.api)
 	addAccept(c, &o.accept)
 	c.ValidArgsFunction = o.api.names(migratedVolumes)
 	o.runOptions.add(c)
 	return c
 }
 
-// resume is flex2csi migrate resume.
 func (o *resumeOptions) resume(c *cobra.Command, names []string) error {
 	if err := o.check(); err != nil {
 		return err
@@ -56,58 +55,64 @@ func (o *resumeOptions) resume(c *cobra.Command, names []string) error {
 	env := streams(c)
 	ctx, stop := untilInterrupted(c)
 	defer stop()
-	s, err := o.reopen(ctx, env, migrate.Options{Mode: journal.Offline, Accept: o.accept})
+	s, err := o.open(ctx, env, migrate.Options{Mode: journal.Offline, Accept: o.accept}, false)
 	if err != nil {
 		return err
 	}
-	if names, err = s.runner.VolumeNames(ctx, names); err != nil {
+	return s.goOn(ctx, names, &o.namespaces, continuation{read: s.runner.Resumable, do: s.runner.Resume, nothing: "Nothing is unfinished."})
+}
+
+// A continuation is what is done with records of the journal.
+type continuation struct {
+	read    func(context.Context, []string) ([]*journal.Record, error)
+	do      func(context.Context, []*journal.Record) ([]migrate.Result, error)
+	nothing string                  // is said where there are none
+	confirm func(volumes int) error // nil: it is not asked for
+	back    bool
+}
+
+// goOn goes on with the records of volumes and claims of these names; without names, with all.
+func (s *session) goOn(ctx context.Context, names []string, namespaces *namespaceOptions, c continuation) error {
+	names, err := s.runner.VolumeNames(ctx, names)
+	if err != nil {
 		return err
 	}
-	records, err := s.runner.Resumable(ctx, names)
+	records, err := c.read(ctx, names)
 	unread, err := journal.Unread(err)
 	if err != nil {
 		return err
 	}
-	records = slices.DeleteFunc(records, func(r *journal.Record) bool { return o.namespaces.without(r.Claim) })
-	r := &results{unread: unread, named: names}
+	records = slices.DeleteFunc(records, func(r *journal.Record) bool { return namespaces.without(r.Claim) })
+	r := &results{unread: unread, named: names, back: c.back}
 	if len(records) == 0 {
-		fmt.Fprintln(env.err, "Nothing is unfinished. Nothing was changed.")
+		if unread != nil { // of these that is not known
+			c.nothing = "There is nothing to do with the records that can be read."
+		}
+		fmt.Fprintln(s.env.err, c.nothing, "Nothing was changed.")
 		return s.report(r, nil)
 	}
-	if err := tableOfRecords(env.err, records); err != nil {
+	if err := tableOfRecords(s.env.err, records); err != nil {
 		return err
 	}
-	r.all, err = s.again(ctx, records, s.runner.Resumable, s.runner.Resume)
-	return s.report(r, err)
-}
-
-// reopen connects to the cluster of the journal, for migrations that were started.
-func (o *runOptions) reopen(ctx context.Context, env environment, options migrate.Options) (*session, error) {
-	s, err := o.open(ctx, env, options, false)
-	if err != nil {
-		return nil, err
+	if c.confirm != nil {
+		if err := c.confirm(len(records)); err != nil {
+			return err
+		}
 	}
-	if err := sameCluster(ctx, s.cluster, o.journal); err != nil {
-		return nil, err
-	}
-	return s, nil
-}
-
-// again calls do with the records that were shown, read again under the lock.
-func (s *session) again(ctx context.Context, shown []*journal.Record, read func(context.Context, []string) ([]*journal.Record, error), do func(context.Context, []*journal.Record) ([]migrate.Result, error)) ([]migrate.Result, error) {
 	var volumes []string
-	for _, r := range shown {
+	for _, r := range records {
 		volumes = append(volumes, r.Volume)
 	}
-	return s.work(ctx, len(volumes), func(ctx context.Context) ([]migrate.Result, error) {
-		records, err := read(ctx, volumes)
+	r.all, err = s.work(ctx, len(volumes), func(ctx context.Context) ([]migrate.Result, error) {
+		records, err := c.read(ctx, volumes) // again, under the lock
 		unread, err := journal.Unread(err)
 		if err != nil {
 			return nil, fmt.Errorf("%w; nothing was changed", err)
 		}
-		results, err := do(ctx, records)
+		results, err := c.do(ctx, records)
 		return results, errors.Join(err, unread)
 	})
+	return s.report(r, err)
 }
 
 // tableOfRecords prints the migrations to resume.

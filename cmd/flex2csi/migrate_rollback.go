@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -26,8 +25,8 @@ func newMigrateRollback() *cobra.Command {
 		Use:   "rollback NAME... | --namespace NAMESPACE | --all",
 		Short: "Replace CSI volumes with the FlexVolumes that they were",
 		Long: `Replace CSI volumes with the FlexVolumes that they were, also while pods run. The
-migration may be complete or not. The FlexVolumes are in the journal, in its copy, and
-in the volume itself. The bridge still has to serve their driver.
+migration may be complete or not. The FlexVolumes are in the journal, and in the
+volume itself. The bridge still has to serve their driver.
 
 NAME is that of a PersistentVolume, or of its claim (namespace/name).`,
 		Example: `  flex2csi migrate rollback shop/orders
@@ -35,7 +34,7 @@ NAME is that of a PersistentVolume, or of its claim (namespace/name).`,
 		RunE: o.rollback,
 	}
 	set := c.Flags()
-	o.namespaces.add(c, &o.api, "as --all")
+	o.namespaces.add(c, &o.api)
 	set.BoolVar(&o.all, "all", false, "all volumes that were migrated or are being migrated")
 	set.BoolVar(&o.offline, "offline", false, "include volumes with pods that the operator stops before or meanwhile")
 	set.StringSliceVar(&o.accept, "accept", nil, "`checks` to accept: kubelet-restart")
@@ -47,11 +46,10 @@ NAME is that of a PersistentVolume, or of its claim (namespace/name).`,
 }
 
 func (o *rollbackOptions) check(args []string, env environment) error {
-	all := o.all || o.namespaces.all
 	switch {
-	case !all && len(o.namespaces.namespaces)+len(args) == 0:
+	case !o.all && len(o.namespaces.namespaces)+len(args) == 0:
 		return usagef("which volumes? Name some, or give --namespace or --all; flex2csi migrate status shows them")
-	case all && len(args) > 0:
+	case o.all && len(args) > 0:
 		return usagef("--all are all that were migrated: name none besides")
 	}
 	if err := checkAccept(o.accept); err != nil {
@@ -60,7 +58,6 @@ func (o *rollbackOptions) check(args []string, env environment) error {
 	return o.checkConfirmed(env, o.yes)
 }
 
-// rollback is flex2csi migrate rollback.
 func (o *rollbackOptions) rollback(c *cobra.Command, names []string) error {
 	env := streams(c)
 	if err := o.check(names, env); err != nil {
@@ -72,32 +69,15 @@ func (o *rollbackOptions) rollback(c *cobra.Command, names []string) error {
 	}
 	ctx, stop := untilInterrupted(c)
 	defer stop()
-	s, err := o.reopen(ctx, env, options)
+	s, err := o.open(ctx, env, options, false)
 	if err != nil {
 		return err
 	}
-	if names, err = s.runner.VolumeNames(ctx, names); err != nil {
-		return err
-	}
-	records, err := s.runner.Reversible(ctx, names)
-	unread, err := journal.Unread(err)
-	if err != nil {
-		return err
-	}
-	records = slices.DeleteFunc(records, func(r *journal.Record) bool { return o.namespaces.without(r.Claim) })
-	r := &results{unread: unread, named: names, back: true}
-	if len(records) == 0 {
-		fmt.Fprintln(env.err, "Nothing was migrated. Nothing was changed.")
-		return s.report(r, nil)
-	}
-	if err := tableOfRecords(env.err, records); err != nil {
-		return err
-	}
+	back := continuation{read: s.runner.Reversible, do: s.runner.Rollback, nothing: "Nothing was migrated.", back: true}
 	if !o.yes {
-		if err := confirm(ctx, env, fmt.Sprintf("Make FlexVolumes again of %d volumes in %s?", len(records), s.cluster.Server())); err != nil {
-			return err
+		back.confirm = func(volumes int) error {
+			return confirm(ctx, env, fmt.Sprintf("Make FlexVolumes again of %d volumes in %s?", volumes, s.cluster.Server()))
 		}
 	}
-	r.all, err = s.again(ctx, records, s.runner.Reversible, s.runner.Rollback)
-	return s.report(r, err)
+	return s.goOn(ctx, names, &o.namespaces, back)
 }

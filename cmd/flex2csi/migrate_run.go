@@ -77,10 +77,13 @@ type session struct {
 	runner  *migrate.Runner
 }
 
-// open connects.
+// open connects, with the directory of the journal of this cluster.
 func (o *runOptions) open(ctx context.Context, env environment, options migrate.Options, needsConfig bool) (*session, error) {
 	cluster, planner, err := o.planner(ctx, env, needsConfig)
 	if err != nil {
+		return nil, err
+	}
+	if err := sameCluster(ctx, cluster, o.journal); err != nil {
 		return nil, err
 	}
 	if err := planner.Watch(context.WithoutCancel(ctx)); err != nil { // it ends with the program

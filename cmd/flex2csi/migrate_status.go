@@ -32,7 +32,7 @@ func newLookOptions(more ...string) lookOptions {
 
 func (o *lookOptions) add(c *cobra.Command) {
 	o.format.add(c)
-	c.Flags().StringVar(&o.journal, "journal", defaultJournal, "`directory` of the copies of the journal, if it is on this machine; the journal is in the cluster")
+	c.Flags().StringVar(&o.journal, "journal", defaultJournal, "`directory` of the copies of the journal, if it is on this machine, to find records that are lost; the journal is in the cluster")
 	o.home.add(c, &o.api)
 	o.api.add(c)
 }
@@ -81,17 +81,16 @@ only.
 A NAME is that of a PersistentVolume, or namespace/name of a claim; with NAMEs only
 those are shown, and the exit status is 1 if one of them is of no migration. It is 1
 also if a claim has no PersistentVolume and no process works on it, or if a record
-of the journal cannot be read.`,
+of the journal cannot be read, or is left only as a copy (NO RECORD).`,
 		RunE: o.run,
 	}
-	o.namespaces.add(c, &o.api, "volumes of all namespaces, the default")
+	o.namespaces.add(c, &o.api)
 	o.watch.add(c, 5*time.Second)
 	o.add(c)
 	c.ValidArgsFunction = o.api.names(migratedVolumes)
 	return c
 }
 
-// run is flex2csi migrate status.
 func (o *migrateStatusOptions) run(c *cobra.Command, names []string) error {
 	ctx, stop := untilInterrupted(c)
 	defer stop()

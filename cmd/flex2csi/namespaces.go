@@ -24,18 +24,13 @@ func (n ownNamespace) journal(c *kube.Cluster, copies string) *journal.Journal {
 	return journal.New(c.Objects(), string(n), copies)
 }
 
-// namespaceOptions are -n and -A of kubectl, for volumes by the namespaces of
-// their claims and pods.
-type namespaceOptions struct {
-	namespaces []string
-	all        bool
-}
+// namespaceOptions select volumes by the namespaces of their claims and pods; without any
+// they are those of all namespaces.
+type namespaceOptions struct{ namespaces []string }
 
-func (o *namespaceOptions) add(c *cobra.Command, api *apiAccess, all string) {
+func (o *namespaceOptions) add(c *cobra.Command, api *apiAccess) {
 	c.Flags().StringSliceVarP(&o.namespaces, "namespace", "n", nil, "only volumes of these `namespaces`")
 	completes(c, "namespace", separated(api.names(namespaceNames())))
-	c.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, all)
-	c.MarkFlagsMutuallyExclusive("namespace", "all-namespaces")
 }
 
 // without reports whether a claim, namespace/name, is not selected.

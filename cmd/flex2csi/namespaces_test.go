@@ -8,8 +8,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/migrate"
 )
 
-// TestSelect: -A alone is all FlexVolumes, with other flags it leaves the choice to
-// them; nothing selected is an error.
+// TestSelect: --all is all FlexVolumes, and nothing selected is an error.
 func TestSelect(t *testing.T) {
 	for _, tt := range []struct {
 		options selectOptions
@@ -17,12 +16,8 @@ func TestSelect(t *testing.T) {
 		want    *migrate.Selection // nil: an error
 	}{
 		{options: selectOptions{}},
-		{options: selectOptions{namespaceOptions: namespaceOptions{all: true}}, want: &migrate.Selection{All: true}},
-		{selectOptions{namespaceOptions: namespaceOptions{all: true}}, []string{"pv1"}, &migrate.Selection{Names: []string{"pv1"}}},
-		{
-			options: selectOptions{namespaceOptions: namespaceOptions{all: true}, selection: migrate.Selection{Selector: "a=b"}},
-			want:    &migrate.Selection{Selector: "a=b"},
-		},
+		{options: selectOptions{selection: migrate.Selection{All: true}}, want: &migrate.Selection{All: true}},
+		{options: selectOptions{selection: migrate.Selection{Selector: "a=b"}}, want: &migrate.Selection{Selector: "a=b"}},
 		{options: selectOptions{namespaceOptions: namespaceOptions{namespaces: []string{"shop"}}}, want: &migrate.Selection{Namespaces: []string{"shop"}}},
 		{selectOptions{selection: migrate.Selection{All: true}}, []string{"pv1"}, nil},
 	} {

@@ -45,7 +45,7 @@ the exit status is 1 if they select nothing.`,
 	set.StringVar(&o.socket, "socket", driverconfig.DefaultSocket, "unix socket of the daemon")
 	set.StringVar(&o.stateDir, "state-dir", pendingunmount.DefaultStateDir, "`directory` of the records, if there is no daemon")
 	addChoice(c, &o.by, []string{"volume", "pod"}, "by", "", "`what` has a row in the table")
-	o.namespaces.add(c, &o.api, "volumes of pods in all namespaces, the default")
+	o.namespaces.add(c, &o.api)
 	o.format.add(c)
 	o.watch.add(c, 2*time.Second)
 	set.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long the daemon may take to answer; with --attachments, the API server in all")

@@ -30,7 +30,7 @@ type Use struct {
 	owner string
 }
 
-// FSType is that of the flexVolume.
+// FSType returns the filesystem that the flexVolume asks for.
 func (u *Use) FSType() string { return text(u.Source, "fsType") }
 
 // In returns the FlexVolumes of an object, and the places where it has one that cannot be
@@ -82,7 +82,7 @@ func (w *walker) value(path string, value any, at place) {
 }
 
 func (w *walker) object(path string, o map[string]any, at place) {
-	at = place{volume: at.volume, parent: o, windows: at.windows || o["volumes"] != nil && Windows(o)}
+	at = place{volume: at.volume, parent: o, windows: at.windows || (o["volumes"] != nil && Windows(o))}
 	if name := text(o, "name"); name != "" {
 		at.volume = name
 	}
@@ -181,8 +181,8 @@ func Windows(spec any) bool {
 		}
 		for key, value := range v {
 			os, _ := value.(map[string]any)
-			if isOS(key) && value == "windows" || key == "os" && text(os, "name") == "windows" || key == "windowsOptions" && len(os) > 0 ||
-				key != "volumes" && key != "template" && Windows(value) {
+			if (isOS(key) && value == "windows") || (key == "os" && text(os, "name") == "windows") || (key == "windowsOptions" && len(os) > 0) ||
+				(key != "volumes" && key != "template" && Windows(value)) {
 				return true
 			}
 		}

@@ -18,10 +18,10 @@ import (
 
 // acceptFlex looks at all that the way back needs, right before.
 func (m *migration) acceptFlex(ctx context.Context) error {
-	if err := m.withoutFinalizers(ctx); err != nil {
+	if err := m.waitForFinalizers(ctx); err != nil {
 		return err
 	}
-	pv, err := m.from(ctx)
+	pv, err := m.getOld(ctx)
 	if err != nil {
 		return err
 	}
@@ -29,13 +29,13 @@ func (m *migration) acceptFlex(ctx context.Context) error {
 		m.refused = true
 		return terminal("PersistentVolume %s is not taken back: %s; it stays a CSI volume (with reclaim policy Retain), roll it back again when that is otherwise", m.rec.Volume, fmt.Sprintf(format, args...))
 	}
-	if err := m.asOriginal(pv); err != nil {
+	if err := m.checkOriginal(pv); err != nil {
 		return no("%v", err)
 	}
 	if policy := pv.policy(); policy != policyRetain {
 		return no("its reclaim policy is %s again", policy)
 	}
-	claim, raw, err := m.rawClaim(ctx)
+	claim, raw, err := m.getClaimRaw(ctx)
 	if err != nil {
 		return err
 	}
@@ -53,32 +53,32 @@ func (m *migration) acceptFlex(ctx context.Context) error {
 		return err
 	}
 	m.acceptedVersion = pv.ResourceVersion
-	return m.usersGoOn(ctx, no) // the last, as pods come and go
+	return m.checkUsers(ctx, no) // the last, as pods come and go
 }
 
-// stays ends a rollback that was refused before anything was changed but the
+// endRefused ends a rollback that was refused before anything was changed but the
 // policy: else the volume would be unfinished for as long as it is refused, and
 // in the way of those who want it to stay a CSI volume. A migration that was not
 // finished is as far as it was.
-func (m *migration) stays(ctx context.Context) error {
+func (m *migration) endRefused(ctx context.Context) error {
 	if err := m.touch(ctx); err != nil {
 		return err
 	}
 	uid, stage := m.rec.FromUID, cmp.Or(m.rec.Before, journal.Finished)
-	m.turn()
+	m.reverse()
 	m.rec.FromUID, m.rec.FromResourceVersion, m.rec.CreatedUID, m.rec.Before = "", "", uid, ""
 	m.rec.Stage, m.rec.Times = stage, map[journal.Stage]time.Time{stage: m.r.Now()}
 	return nil
 }
 
-// withoutFinalizers waits until the volume has none but those that are taken
+// waitForFinalizers waits until the volume has none but those that are taken
 // away. An external-provisioner takes its own away some time after the policy is
 // Retain again.
-func (m *migration) withoutFinalizers(ctx context.Context) error {
+func (m *migration) waitForFinalizers(ctx context.Context) error {
 	return m.wait(ctx, waitFor{
 		what: "PersistentVolume " + m.rec.Volume,
 		look: func(ctx context.Context) (string, error) {
-			pv, err := m.from(ctx)
+			pv, err := m.getOld(ctx)
 			if err != nil {
 				return "", err
 			}
@@ -90,10 +90,10 @@ func (m *migration) withoutFinalizers(ctx context.Context) error {
 	})
 }
 
-// usersGoOn looks whether pods that have the volume can go on with it as a
+// checkUsers looks whether pods that have the volume can go on with it as a
 // FlexVolume: by the bridge of their node, which must be there for it.
-func (m *migration) usersGoOn(ctx context.Context, no func(string, ...any) error) error {
-	users, err := m.users(ctx)
+func (m *migration) checkUsers(ctx context.Context, no func(string, ...any) error) error {
+	users, err := m.listUsers(ctx)
 	if err != nil {
 		return err
 	}
@@ -113,14 +113,14 @@ func (m *migration) usersGoOn(ctx context.Context, no func(string, ...any) error
 		if m.rec.Mode == journal.Offline {
 			return no("pod %s has begun to use the claim", p.Name)
 		}
-		why, err := m.bridgeFor(ctx, w, *p)
+		why, err := m.checkBridge(ctx, w, *p)
 		if err != nil {
 			return err
 		}
 		if why != "" {
 			return no("%s, and pod %s %s; stop its pods (--offline)", why, p.Name, usesThere(pod))
 		}
-		if why, err = m.kubeletRestart(ctx, w, *p); err != nil {
+		if why, err = m.checkKubeletRestart(ctx, w, *p); err != nil {
 			return err
 		}
 		if why != "" {
@@ -143,14 +143,14 @@ func (m *migration) usersGoOn(ctx context.Context, no func(string, ...any) error
 // kubeletRestartCheck is accepted by who has made the decision.
 const kubeletRestartCheck = "kubelet-restart"
 
-// kubeletRestart says what a restart of the kubelet would do to a pod, unless a person
+// checkKubeletRestart says what a restart of the kubelet would do to a pod, unless a person
 // has decided about that. Its containers have what the CSI plugin has mounted. A
 // kubelet that is started again wants the FlexVolume alone, and has the CSI driver
 // unpublish the other (pkg/kubelet/volumemanager/reconciler/reconciler_common.go,
 // unmountVolumes, Kubernetes v1.37.1), which cannot be prevented. For a driver that
 // stages that is a bind, of which the container has its own. For one that runs a process for
 // each mount it is the end of that process.
-func (m *migration) kubeletRestart(ctx context.Context, w *world, p journal.Pod) (why string, err error) {
+func (m *migration) checkKubeletRestart(ctx context.Context, w *world, p journal.Pod) (why string, err error) {
 	if slices.Contains(m.rec.Accept, kubeletRestartCheck) {
 		return "", nil
 	}
@@ -172,9 +172,9 @@ func usesThere(pod *corev1.Pod) string {
 	return "uses it there"
 }
 
-// bridgeFor says why the bridge of a pod's node would not mount the volume;
+// checkBridge says why the bridge of a pod's node would not mount the volume;
 // empty: it does.
-func (m *migration) bridgeFor(ctx context.Context, w *world, p journal.Pod) (why string, err error) {
+func (m *migration) checkBridge(ctx context.Context, w *world, p journal.Pod) (why string, err error) {
 	node, err := get(ctx, w, objects.Nodes(), "", p.Node)
 	if err != nil {
 		return "", err

@@ -86,17 +86,17 @@ func graceTooLong(v *PlannedVolume, timeout time.Duration) string {
 func (r *Runner) Apply(ctx context.Context, tasks []Task) ([]Result, error) {
 	jobs := make([]job, 0, len(tasks))
 	for _, t := range tasks {
-		rec, err := r.record(t)
+		rec, err := r.newRecord(t)
 		if err != nil {
 			return nil, err
 		}
 		jobs = append(jobs, newJob(rec, r.begin))
 	}
-	return r.each(ctx, jobs)
+	return r.runJobs(ctx, jobs)
 }
 
-// record is that of a volume at the beginning of its migration.
-func (r *Runner) record(t Task) (*journal.Record, error) {
+// newRecord returns the record of a volume at the beginning of its migration.
+func (r *Runner) newRecord(t Task) (*journal.Record, error) {
 	v := t.Volume
 	flex, err := encode(v.Original.object)
 	if err != nil {
@@ -127,7 +127,7 @@ func (r *Runner) begin(ctx context.Context, rec *journal.Record) (*migration, er
 	if before != nil && before.Direction == journal.ToCSI && before.FromUID == rec.FromUID {
 		return nil, nil // by another client, since it was planned
 	}
-	if err := trusted(rec); err != nil { // or else no command could go on with it
+	if err := checkRecord(rec); err != nil { // or else no command could go on with it
 		return nil, err
 	}
 	if before != nil {
@@ -139,7 +139,7 @@ func (r *Runner) begin(ctx context.Context, rec *journal.Record) (*migration, er
 // Resumable are the records of migrations and rollbacks that are not finished:
 // of these volumes, or, without names, of all. A [journal.UnreadError] is about single ones.
 func (r *Runner) Resumable(ctx context.Context, names []string) ([]*journal.Record, error) {
-	all, err := r.records(ctx, names)
+	all, err := r.loadRecords(ctx, names)
 	for _, name := range names {
 		if !slices.ContainsFunc(all, func(rec *journal.Record) bool { return rec.Volume == name }) && err == nil {
 			return nil, fmt.Errorf("find the migration of PersistentVolume %s: the journal has none; flex2csi migrate status shows all", name)
@@ -169,8 +169,8 @@ func (r *Runner) VolumeNames(ctx context.Context, names []string) ([]string, err
 	return volumes, nil
 }
 
-// records are those of these volumes, or all.
-func (r *Runner) records(ctx context.Context, names []string) (all []*journal.Record, err error) {
+// loadRecords returns the records of these volumes, or all.
+func (r *Runner) loadRecords(ctx context.Context, names []string) (all []*journal.Record, err error) {
 	if len(names) == 0 {
 		return r.Journal.List(ctx)
 	}
@@ -195,24 +195,24 @@ func (r *Runner) Resume(ctx context.Context, records []*journal.Record) ([]Resul
 	for _, rec := range records {
 		jobs = append(jobs, newJob(rec, r.resume))
 	}
-	return r.each(ctx, jobs)
+	return r.runJobs(ctx, jobs)
 }
 
-// current wants a record to be what was read before the Lease was taken, and before a
+// checkCurrent wants a record to be what was read before the Lease was taken, and before a
 // person has said yes to it, and to be one that may be gone on with.
-func (r *Runner) current(ctx context.Context, rec *journal.Record) error {
+func (r *Runner) checkCurrent(ctx context.Context, rec *journal.Record) error {
 	now, err := r.Journal.Load(ctx, rec.Volume)
 	switch {
 	case err != nil:
 		return err
-	case now == nil || rec.Sequence == 0 && !now.Unfinished(): // it is made of the annotation
+	case now == nil || (rec.Sequence == 0 && !now.Unfinished()): // it is made of the annotation
 	case now.Sequence != rec.Sequence || !now.Begun.Equal(rec.Begun):
 		return fmt.Errorf("another process has continued with PersistentVolume %s meanwhile: check its status, and try again", rec.Volume)
 	}
 	if now != nil {
 		rec.ResourceVersion = now.ResourceVersion
 	}
-	return trusted(rec)
+	return checkRecord(rec)
 }
 
 // restarts is what only one volume at a time may restart.
@@ -235,7 +235,7 @@ func (r *Runner) decide(rec *journal.Record) {
 
 // resume finds out how far a volume really is.
 func (r *Runner) resume(ctx context.Context, rec *journal.Record) (*migration, error) {
-	if err := r.current(ctx, rec); err != nil {
+	if err := r.checkCurrent(ctx, rec); err != nil {
 		return nil, err
 	}
 	m := newMigration(r, rec)
@@ -244,7 +244,7 @@ func (r *Runner) resume(ctx context.Context, rec *journal.Record) (*migration, e
 	if rec.Stage == journal.Finished {
 		return nil, nil
 	}
-	if !reached(rec).looked {
+	if at := presenceAt(rec); at != oldVolume && at != noVolume { // the swap is over
 		return m, nil
 	}
 	return m, m.insist(ctx, func(ctx context.Context) error {
@@ -258,16 +258,16 @@ func (r *Runner) resume(ctx context.Context, rec *journal.Record) (*migration, e
 			return nil
 		case state == reverted: // another client has put it back, and a person wants to go on
 			rec.FromUID, rec.PutBack, rec.Stage = string(pv.UID), "", journal.BackedUp
-			return m.settled(ctx)
+			return m.waitForClaim(ctx)
 		case state == unmanaged:
 			return m.notOurs(state, pv)
 		case !m.inWindow() && (state == oldDeleting || state == absent):
 			return terminal("PersistentVolume %s was deleted by another client; roll back to have it created again", rec.Volume)
 		case state == absent:
-			err = m.sameCluster(ctx)
+			err = m.checkCluster(ctx)
 		}
 		if err == nil && (state == absent || state == oldDeleting) && rec.Direction == journal.ToCSI {
-			err = m.asRendered(ctx)
+			err = m.checkRendered(ctx)
 		}
 		if err != nil {
 			return err

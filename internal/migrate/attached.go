@@ -107,9 +107,9 @@ func (m *migration) flexVolume() flexVolume {
 	return flexVolume{m.rec.FlexDriver, m.rec.Volume, m.rec.CSIDriver, m.rec.VolumeHandle}
 }
 
-// vendorHolds says where a vendor's driver still has the volume attached, or may
+// findVendor says where a vendor's driver still has the volume attached, or may
 // still be at detaching it.
-func (m *migration) vendorHolds(ctx context.Context, w *world) (string, error) {
+func (m *migration) findVendor(ctx context.Context, w *world) (string, error) {
 	on, err := w.attachedByVendor(ctx, m.flexVolume())
 	switch {
 	case err != nil:
@@ -128,17 +128,17 @@ func (m *migration) vendorHolds(ctx context.Context, w *world) (string, error) {
 	return "", nil
 }
 
-// staysIdle is letGo for a volume that no pod has had: one that has come has to be accepted, too.
-func (m *migration) staysIdle(ctx context.Context) error {
+// waitUntilIdle is waitForNodes for a volume that no pod has had: one that has come has to be accepted, too.
+func (m *migration) waitUntilIdle(ctx context.Context) error {
 	var come []*corev1.Pod
 	err := m.wait(ctx, waitFor{
 		what: "PersistentVolume " + m.rec.Volume,
 		look: func(ctx context.Context) (string, error) {
-			held, err := m.holders(ctx)
+			held, err := m.findHolder(ctx)
 			if held == "" || err != nil {
 				return "", err
 			}
-			if come, err = m.users(ctx); slices.ContainsFunc(come, func(p *corev1.Pod) bool { return p.Spec.NodeName != "" }) {
+			if come, err = m.listUsers(ctx); slices.ContainsFunc(come, func(p *corev1.Pod) bool { return p.Spec.NodeName != "" }) {
 				return "", err
 			}
 			come = nil
@@ -151,14 +151,14 @@ func (m *migration) staysIdle(ctx context.Context) error {
 	return err
 }
 
-// staysUnattached watches the nodes of the pods for a moment. A
+// checkUnattached watches the nodes of the pods for a moment. A
 // kube-controller-manager without the driver removes the entry and writes it again
 // all the time, so that a single look may miss it; another replica may still have
 // the driver.
-func (m *migration) staysUnattached(ctx context.Context) error {
+func (m *migration) checkUnattached(ctx context.Context) error {
 	w := m.world()
 	for _, name := range m.nodesOfPods() {
-		seen, err := m.seenAttached(ctx, w, name)
+		seen, err := m.watchAttached(ctx, w, name)
 		if err != nil {
 			return err
 		}
@@ -169,23 +169,23 @@ func (m *migration) staysUnattached(ctx context.Context) error {
 	return nil
 }
 
-// seenAttached watches one of them. A watch that ends says nothing of the entry: the next one begins
+// watchAttached watches one of them. A watch that ends says nothing of the entry: the next one begins
 // with the node as it is.
-func (m *migration) seenAttached(ctx context.Context, w *world, name string) (bool, error) {
+func (m *migration) watchAttached(ctx context.Context, w *world, name string) (bool, error) {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	var since string // the watch begins with what was changed since the feed was as it is
-	if f := live(ctx, m.r.feeds(), objects.Nodes(), "", metav1.ListOptions{}); f != nil {
+	if f := liveFeed(ctx, m.r.feeds(), objects.Nodes(), "", metav1.ListOptions{}); f != nil {
 		since = f.Version()
 		if node := f.Find("", name); node == nil {
 			since = ""
-		} else if seen, err := m.seenOn(ctx, w, node); seen || err != nil {
+		} else if seen, err := m.isAttachedOn(ctx, w, node); seen || err != nil {
 			return seen, err
 		}
 	}
-	seen, err := m.seenSince(watching, w, name, since)
+	seen, err := m.watchAttachedSince(watching, w, name, since)
 	if errors.Is(err, errWatchEnded) && since != "" {
-		seen, err = m.seenSince(watching, w, name, "")
+		seen, err = m.watchAttachedSince(watching, w, name, "")
 	}
 	if errors.Is(err, errWatchEnded) {
 		err = retryable{err}
@@ -195,7 +195,7 @@ func (m *migration) seenAttached(ctx context.Context, w *world, name string) (bo
 
 var errWatchEnded = errors.New("the watch has ended")
 
-func (m *migration) seenSince(ctx context.Context, w *world, name, since string) (bool, error) {
+func (m *migration) watchAttachedSince(ctx context.Context, w *world, name, since string) (bool, error) {
 	events, err := m.c.Watch(ctx, objects.Nodes().Resource, "", name, since)
 	if err != nil {
 		return false, err
@@ -214,7 +214,7 @@ func (m *migration) seenSince(ctx context.Context, w *world, name, since string)
 				return false, fmt.Errorf("watch node %s: %w", name, errWatchEnded)
 			}
 			object, isNode := e.Object.(*unstructured.Unstructured)
-			if !isNode || e.Type != watch.Added && e.Type != watch.Modified {
+			if !isNode || (e.Type != watch.Added && e.Type != watch.Modified) {
 				return false, nil // checkNode looks whether it is there
 			}
 			node, err := objects.As[corev1.Node](object)
@@ -224,15 +224,15 @@ func (m *migration) seenSince(ctx context.Context, w *world, name, since string)
 			if node.Name != name {
 				continue
 			}
-			if seen, err := m.seenOn(ctx, w, node); seen || err != nil {
+			if seen, err := m.isAttachedOn(ctx, w, node); seen || err != nil {
 				return seen, err
 			}
 		}
 	}
 }
 
-// seenOn reports whether a vendor's driver has attached the volume by what a node says.
-func (m *migration) seenOn(ctx context.Context, w *world, node *corev1.Node) (bool, error) {
+// isAttachedOn reports whether a vendor's driver has attached the volume by what a node says.
+func (m *migration) isAttachedOn(ctx context.Context, w *world, node *corev1.Node) (bool, error) {
 	if !kubeobject.VolumeAttached(node, m.flexVolume().unique()) {
 		return false, nil
 	}
@@ -240,10 +240,10 @@ func (m *migration) seenOn(ctx context.Context, w *world, node *corev1.Node) (bo
 	return err == nil && !ours, err
 }
 
-// acceptedByOthers looks once more for a vendor's driver where another process has
+// checkVendor looks once more for a vendor's driver where another process has
 // accepted the swap, which may be long ago. What there was is put back then: a
 // FlexVolume that its pods want is not detached.
-func (m *migration) acceptedByOthers(ctx context.Context) error {
+func (m *migration) checkVendor(ctx context.Context) error {
 	if m.acceptedVersion != "" || m.rec.Direction != journal.ToCSI {
 		return nil
 	}

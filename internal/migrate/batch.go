@@ -54,9 +54,9 @@ func newJob(rec *journal.Record, begin func(context.Context, *journal.Record) (*
 	return job{slot: s, record: rec, begin: func(ctx context.Context) (*migration, error) { return begin(ctx, rec) }}
 }
 
-// each works on the jobs, and starts them as the limits of the options allow. Those under way
+// runJobs works on the jobs, and starts them as the limits of the options allow. Those under way
 // continue to their end.
-func (r *Runner) each(ctx context.Context, jobs []job) ([]Result, error) {
+func (r *Runner) runJobs(ctx context.Context, jobs []job) ([]Result, error) {
 	q := &queue{runner: r, jobs: jobs, ended: make(chan int), results: make([]Result, len(jobs))}
 	for i := range jobs {
 		q.left = append(q.left, i)
@@ -88,7 +88,7 @@ func (r *Runner) each(ctx context.Context, jobs []job) ([]Result, error) {
 	}
 }
 
-// queue gives out jobs. Only each uses it.
+// queue gives out jobs. Only runJobs uses it.
 type queue struct {
 	runner         *Runner
 	jobs           []job
@@ -176,7 +176,7 @@ func (q *queue) leave(d decision) {
 	}
 }
 
-// nodesOf are those of the pods of a claim.
+// nodesOf returns the nodes of the pods of a claim.
 func (w *world) nodesOf(ctx context.Context, claim string) (nodes []string, err error) {
 	namespace, name, ok := strings.Cut(claim, "/")
 	if !ok {
@@ -250,7 +250,7 @@ func (m *migration) inTrouble(err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), lookWatched)
 	defer cancel()
 	if m.refused {
-		if err := m.stays(ctx); err != nil { // then it is unfinished, and resumed
+		if err := m.endRefused(ctx); err != nil { // then it is unfinished, and resumed
 			m.tell(Troubled, m.rec.Stage, err.Error())
 		}
 	}
@@ -269,7 +269,7 @@ func (m *migration) result(err error) Result {
 	rec := m.rec
 	rec.Requests = int(m.c.Requests.Load())
 	result := resultOf(rec)
-	result.Lost = lost(rec)
+	result.Lost = lostFor(rec)
 	result.TakenOver = between(rec.Times[journal.Created], rec.Times[journal.TakenOver])
 	switch {
 	case err == nil && rec.PutBack != "" && rec.PutBack != rolledBack:
@@ -288,8 +288,8 @@ func (m *migration) result(err error) Result {
 	return result
 }
 
-// lost is for how long the claim of a record was Lost.
-func lost(r *journal.Record) time.Duration {
+// lostFor is for how long the claim of a record was Lost.
+func lostFor(r *journal.Record) time.Duration {
 	return between(r.Times[journal.Deleted], r.Times[journal.Bound])
 }
 

@@ -73,7 +73,7 @@ func (s *subject) read(ctx context.Context) {
 		s.claim, s.unknown["claim"] = get(ctx, s.w, objects.Claims(), ref.Namespace, ref.Name)
 	}
 	var err error
-	if s.d, err = s.drivers.of(s.old); s.d == nil {
+	if s.d, err = s.drivers.find(s.old); s.d == nil {
 		s.unknown["mapping"] = cmp.Or(err, errUnmapped)
 		return
 	}

@@ -30,7 +30,7 @@ func (s *subject) checkAttachments(ctx context.Context, f *findings) error {
 		return err
 	}
 	var on []string
-	for _, o := range all.of(s.v.Name, s.r.mapped.Key()) {
+	for _, o := range all.find(s.v.Name, s.r.mapped.Key()) {
 		switch {
 		case volumeName(o) == s.v.Name && leftByRollback(o):
 			f.ok("VolumeAttachment %s to node %s is left of a migration that was taken back; nothing keeps it", o.Name, o.Spec.NodeName)

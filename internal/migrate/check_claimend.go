@@ -102,7 +102,7 @@ func (s *subject) checkClaimEnd(ctx context.Context, f *findings) error {
 // howToStop says how the pods of a claim are stopped without the end of the claim. It is an
 // error if the claim would not outlive them.
 func (m *migration) howToStop(ctx context.Context) (string, error) {
-	claim, err := m.claim(ctx)
+	claim, err := m.getClaim(ctx)
 	if err != nil || claim == nil {
 		return "", err
 	}

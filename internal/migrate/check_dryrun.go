@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"context"
+	"encoding/json"
 	"maps"
 	"strings"
 
@@ -60,7 +61,7 @@ func (s *subject) checkRemoval(ctx context.Context, f *findings) error {
 	if len(removed) == 0 {
 		return nil
 	}
-	patch, err := withoutFinalizers(string(s.old.UID), "", removed)
+	patch, err := json.Marshal(takeFinalizers(string(s.old.UID), "", removed))
 	if err != nil {
 		return err
 	}

@@ -94,7 +94,7 @@ func registered(n *storagev1.CSINode, driver string) bool {
 
 // checkSomewhere: where no pod runs, it is enough that the driver is there at all.
 func (s *subject) checkSomewhere(ctx context.Context, f *findings) error {
-	all, err := every(ctx, s.w, objects.CSINodes())
+	all, err := listAll(ctx, s.w, objects.CSINodes())
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ func Render(ctx context.Context, c *bridgeconfig.Configuration, raw []byte) (rep
 	if err != nil {
 		return nil, nil, err
 	}
-	d, err := drivers.of(old)
+	d, err := drivers.find(old)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -73,15 +73,6 @@ func CopyCommand(s *SecretCopy) string { return copyCommand(s) }
 
 // Restored is the FlexVolume of a record as it is put back.
 func Restored(rec *journal.Record) []byte { return restored(rec) }
-
-// Lossless is an error if what was sent cannot be kept.
-func Lossless(raw []byte) error {
-	m, err := parse(raw)
-	if err != nil {
-		return err
-	}
-	return lossless(raw, m.Object)
-}
 
 // CheckTable are the checks as docs/reference/checks.md has them.
 func CheckTable() string {

@@ -48,34 +48,24 @@ func (p *Planner) Watch(ctx context.Context) error {
 		return err
 	}
 	p.feeds = &feeds{
-		volumes: sync.OnceValue(func() *objects.Feed[corev1.PersistentVolume] {
-			return objects.NewFeed(ctx, p.Client, objects.PersistentVolumes(), "", all.sameVolume, cache.Indexers{
-				isIndex: byAnnotation(isIndex), becomesIndex: byAnnotation(becomesIndex), shareIndex: byAnnotation(shareIndex),
-			})
+		volumes: lazily(ctx, p, objects.PersistentVolumes(), "", all.sameVolume, cache.Indexers{
+			isIndex: byAnnotation(isIndex), becomesIndex: byAnnotation(becomesIndex), shareIndex: byAnnotation(shareIndex),
 		}),
-		attachments: sync.OnceValue(func() *objects.Feed[storagev1.VolumeAttachment] {
-			return objects.NewFeed(ctx, p.Client, objects.VolumeAttachments(), "", trimmed(trimAttachment), nil)
-		}),
-		nodes: sync.OnceValue(func() *objects.Feed[corev1.Node] {
-			return objects.NewFeed(ctx, p.Client, objects.Nodes(), "", trimmed(trimNode), nil)
-		}),
-		documents: sync.OnceValue(func() *objects.Feed[corev1.ConfigMap] {
-			return objects.NewFeed(ctx, p.Client, objects.ConfigMaps(), nodevolumes.Namespace, trimmed(func(*corev1.ConfigMap) {}), nil)
-		}),
-		pods: sync.OnceValue(func() *objects.Feed[corev1.Pod] {
-			return objects.NewFeed(ctx, p.Client, objects.Pods(), "", trimmed(trimPod), cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
-		}),
-		csiNodes: sync.OnceValue(func() *objects.Feed[storagev1.CSINode] {
-			return objects.NewFeed(ctx, p.Client, objects.CSINodes(), "", trimmed(func(*storagev1.CSINode) {}), nil)
-		}),
-		csiDrivers: sync.OnceValue(func() *objects.Feed[storagev1.CSIDriver] {
-			return objects.NewFeed(ctx, p.Client, objects.CSIDrivers(), "", trimmed(func(*storagev1.CSIDriver) {}), nil)
-		}),
+		attachments: lazily(ctx, p, objects.VolumeAttachments(), "", trimmed(trimAttachment), nil),
+		nodes:       lazily(ctx, p, objects.Nodes(), "", trimmed(trimNode), nil),
+		documents:   lazily(ctx, p, objects.ConfigMaps(), nodevolumes.Namespace, objects.As[corev1.ConfigMap], nil),
+		pods:        lazily(ctx, p, objects.Pods(), "", trimmed(trimPod), cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}),
+		csiNodes:    lazily(ctx, p, objects.CSINodes(), "", objects.As[storagev1.CSINode], nil),
+		csiDrivers:  lazily(ctx, p, objects.CSIDrivers(), "", objects.As[storagev1.CSIDriver], nil),
 	}
 	return nil
 }
 
-// feeds are those of the planner.
+// lazily starts a feed when it is first wanted.
+func lazily[T any](ctx context.Context, p *Planner, k objects.Kind[T], namespace string, read func(*unstructured.Unstructured) (*T, error), by cache.Indexers) func() *objects.Feed[T] {
+	return sync.OnceValue(func() *objects.Feed[T] { return objects.NewFeed(ctx, p.Client, k, namespace, read, by) })
+}
+
 func (r *Runner) feeds() *feeds {
 	if r.Planner == nil {
 		return nil
@@ -90,8 +80,8 @@ func (f *feeds) expect(volumes int) {
 	}
 }
 
-// live returns the feed of a list; nil: there is none that may be used.
-func live[T any](ctx context.Context, f *feeds, k objects.Kind[T], namespace string, o metav1.ListOptions) *objects.Feed[T] {
+// liveFeed returns the feed of a list; nil: there is none that may be used.
+func liveFeed[T any](ctx context.Context, f *feeds, k objects.Kind[T], namespace string, o metav1.ListOptions) *objects.Feed[T] {
 	if f == nil || o.LabelSelector+o.FieldSelector != "" {
 		return nil
 	}

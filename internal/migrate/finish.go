@@ -58,10 +58,13 @@ type Obstacle struct {
 
 // Finish looks at what needs FlexVolume drivers and the bridge; drivers narrow
 // that, and none are all that something is known of.
-func (o *Observer) Finish(ctx context.Context, drivers []string) (*FinishReport, error) {
-	s, err := o.observe(ctx)
+func (observer *Observer) Finish(ctx context.Context, drivers []string) (*FinishReport, error) {
+	s, err := observer.observe(ctx)
 	if err != nil {
 		return nil, err
+	}
+	for _, l := range sorted(s.lost) {
+		s.problem("%v", l)
 	}
 	f := &finisher{observed: s, daemons: map[string]string{}, inline: map[string][]string{}, using: map[string]map[string][]string{}}
 	f.look(ctx)
@@ -71,7 +74,7 @@ func (o *Observer) Finish(ctx context.Context, drivers []string) (*FinishReport,
 	} else {
 		f.classes = classes.All()
 	}
-	d := &FinishReport{APIVersion: apiVersion, Kind: finishKind, Made: s.now, Server: o.Server, Drivers: []DriverEnd{}}
+	d := &FinishReport{APIVersion: apiVersion, Kind: finishKind, Made: s.now, Server: observer.Server, Drivers: []DriverEnd{}}
 	known := f.drivers()
 	wanted := drivers
 	if len(drivers) == 0 {
@@ -101,22 +104,22 @@ func (o *Observer) Finish(ctx context.Context, drivers []string) (*FinishReport,
 
 // goesWithBridge: the last drivers are not taken out of its configuration first,
 // which has to have one.
-func (d *DriverEnd) goesWithBridge() {
-	if d.Steps = nil; len(d.Nodes) > 0 {
-		d.Steps = []string{"nothing of its own: it goes with the bridge, below"}
+func (driverEnd *DriverEnd) goesWithBridge() {
+	if driverEnd.Steps = nil; len(driverEnd.Nodes) > 0 {
+		driverEnd.Steps = []string{"nothing of its own: it goes with the bridge, below"}
 	}
-	for i := range d.Nodes {
-		d.Nodes[i].Steps = nil
+	for i := range driverEnd.Nodes {
+		driverEnd.Nodes[i].Steps = nil
 	}
 }
 
 // doubt takes back that anything can be taken away: something is not known.
-func (d *FinishReport) doubt() {
-	d.Bridge.doubt()
-	for i := range d.Drivers {
-		d.Drivers[i].doubt()
-		for j := range d.Drivers[i].Nodes {
-			d.Drivers[i].Nodes[j].doubt()
+func (finish *FinishReport) doubt() {
+	finish.Bridge.doubt()
+	for i := range finish.Drivers {
+		finish.Drivers[i].doubt()
+		for j := range finish.Drivers[i].Nodes {
+			finish.Drivers[i].Nodes[j].doubt()
 		}
 	}
 }
@@ -125,9 +128,9 @@ func (e *End) doubt() { e.Free, e.Steps = false, nil }
 
 // Passing reports whether all that stands in the way of the drivers should be gone in a
 // moment: the last pods have just ended, and their nodes have not told it yet.
-func (d *FinishReport) Passing() bool {
+func (finish *FinishReport) Passing() bool {
 	passing := false
-	for _, driver := range d.Drivers {
+	for _, driver := range finish.Drivers {
 		ends := []End{driver.End}
 		for _, n := range driver.Nodes {
 			ends = append(ends, n.End)
@@ -139,38 +142,38 @@ func (d *FinishReport) Passing() bool {
 			passing = passing || len(e.Obstacles) > 0
 		}
 	}
-	return passing && len(d.Problems) == 0
+	return passing && len(finish.Problems) == 0
 }
 
 // Free reports whether all that was asked about can be taken away: the drivers
 // that were named, or all of them and the bridge.
-func (d *FinishReport) Free(named bool) bool {
-	for _, driver := range d.Drivers {
+func (finish *FinishReport) Free(named bool) bool {
+	for _, driver := range finish.Drivers {
 		if !driver.Free {
 			return false
 		}
 	}
-	return len(d.Problems) == 0 && (named || d.Bridge.Free)
+	return len(finish.Problems) == 0 && (named || finish.Bridge.Free)
 }
 
 // drivers are all that something is known of.
-func (f *finisher) drivers() []string {
+func (found *finisher) drivers() []string {
 	all := map[string]bool{}
 	add := func(name string) {
 		if name != "" {
 			all[name] = true
 		}
 	}
-	for _, pv := range f.volumes {
+	for _, pv := range found.volumes {
 		add(pv.flexDriver())
 		if migrated(pv) {
 			add(pv.Annotations[FlexDriverAnnotation])
 		}
 	}
-	for _, r := range f.records {
+	for _, r := range found.records {
 		add(r.FlexDriver)
 	}
-	for _, d := range f.documents {
+	for _, d := range found.documents {
 		for _, v := range d.Volumes {
 			add(v.FlexDriver)
 		}
@@ -178,10 +181,10 @@ func (f *finisher) drivers() []string {
 			add(name)
 		}
 	}
-	for name := range f.inline {
+	for name := range found.inline {
 		add(name)
 	}
-	for _, c := range f.classes {
+	for _, c := range found.classes {
 		add(c.FlexDriver)
 	}
 	return slices.Sorted(maps.Keys(all))

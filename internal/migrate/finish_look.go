@@ -25,24 +25,24 @@ type finisher struct {
 }
 
 // look goes through all pods.
-func (f *finisher) look(ctx context.Context) {
+func (found *finisher) look(ctx context.Context) {
 	byClaim := map[string]string{} // the FlexVolume driver of claims
-	for _, pv := range f.volumes {
+	for _, pv := range found.volumes {
 		if driver := pv.flexDriver(); driver != "" && pv.claim() != "" {
 			byClaim[pv.claim()] = driver
 		}
 	}
-	all, err := every(ctx, f.w, objects.Pods())
+	all, err := listAll(ctx, found.w, objects.Pods())
 	if err != nil {
-		f.problem("who uses FlexVolumes is not known: %v", err)
+		found.problem("who uses FlexVolumes is not known: %v", err)
 	}
 	for _, pod := range all {
 		if kubeobject.PodFinished(pod) {
 			continue
 		}
 		node := pod.Spec.NodeName
-		if pod.Namespace == f.home && pod.Labels["app.kubernetes.io/component"] == "node" && node != "" {
-			f.daemons[node] = pod.Name
+		if pod.Namespace == found.home && pod.Labels["app.kubernetes.io/component"] == "node" && node != "" {
+			found.daemons[node] = pod.Name
 		}
 		for _, volume := range pod.Spec.Volumes {
 			driver := byClaim[pod.Namespace+"/"+kubeobject.ClaimName(pod.Name, &volume)]
@@ -50,49 +50,49 @@ func (f *finisher) look(ctx context.Context) {
 				driver = volume.FlexVolume.Driver
 			}
 			if driver != "" && node != "" {
-				f.use(node, driver, full(pod))
+				found.use(node, driver, full(pod))
 			}
 		}
 		for _, v := range flexuse.InPod(pod) {
 			use := flexuse.Use{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, Volume: v.Name}
-			f.inline[v.FlexVolume.Driver] = append(f.inline[v.FlexVolume.Driver], use.Names())
+			found.inline[v.FlexVolume.Driver] = append(found.inline[v.FlexVolume.Driver], use.Names())
 		}
 	}
 }
 
-func (f *finisher) use(node, driver, pod string) {
-	if f.using[node] == nil {
-		f.using[node] = map[string][]string{}
+func (found *finisher) use(node, driver, pod string) {
+	if found.using[node] == nil {
+		found.using[node] = map[string][]string{}
 	}
-	if !slices.Contains(f.using[node][driver], pod) {
-		f.using[node][driver] = append(f.using[node][driver], pod)
+	if !slices.Contains(found.using[node][driver], pod) {
+		found.using[node][driver] = append(found.using[node][driver], pod)
 	}
 }
 
 // lookObjects finds what would make pods with FlexVolumes again, even if there is none now.
-func (f *finisher) lookObjects(ctx context.Context) {
-	uses, unread, err := f.w.flexUses(ctx)
+func (found *finisher) lookObjects(ctx context.Context) {
+	uses, unread, err := found.w.flexUses(ctx)
 	if err != nil {
 		unread = append(unread, err.Error())
 	}
 	for _, text := range unread {
-		f.problem("what makes pods with FlexVolumes: %s", text)
+		found.problem("what makes pods with FlexVolumes: %s", text)
 	}
 	for _, u := range uses {
-		f.inline[u.Driver] = append(f.inline[u.Driver], u.Names())
+		found.inline[u.Driver] = append(found.inline[u.Driver], u.Names())
 	}
 }
 
 // driver is about one FlexVolume driver.
-func (f *finisher) driver(ctx context.Context, name string) DriverEnd {
+func (found *finisher) driver(ctx context.Context, name string) DriverEnd {
 	end := DriverEnd{FlexDriver: name}
 	var left, unfinished []string
-	for _, pv := range sorted(f.volumes) {
+	for _, pv := range sorted(found.volumes) {
 		if pv.flexDriver() == name {
 			left = append(left, pv.Name)
 		}
 	}
-	for _, r := range sorted(f.records) {
+	for _, r := range sorted(found.records) {
 		if r.FlexDriver == name && r.Unfinished() {
 			unfinished = append(unfinished, r.Volume)
 		}
@@ -100,15 +100,15 @@ func (f *finisher) driver(ctx context.Context, name string) DriverEnd {
 	end.obstacle(unfinished, "migrations that are not finished", "flex2csi migrate resume, or rollback, with these names")
 	do := cmp.Or(kubeobject.Unsupported(name, false), "flex2csi migrate plan --driver "+shell.Quote(name))
 	end.obstacle(left, "PersistentVolumes that are FlexVolumes of it", do)
-	end.obstacle(f.inline[name], "volumes in pods and their templates that name it without a PersistentVolume", "write them in another way: flex2csi migrate plan --all shows a replacement for those of running pods")
-	end.obstacle(f.classesOf(name), "StorageClasses of which new claims become FlexVolumes", "flex2csi migrate classes shows their replacements; then delete them. An expansion goes by the claim's class: --same-name keeps the name")
+	end.obstacle(found.inline[name], "volumes in pods and their templates that name it without a PersistentVolume", "write them in another way: flex2csi migrate plan --all shows a replacement for those of running pods")
+	end.obstacle(found.classesOf(name), "StorageClasses of which new claims become FlexVolumes", "flex2csi migrate classes shows their replacements; then delete them. An expansion goes by the claim's class: --same-name keeps the name")
 	inCluster := len(end.Obstacles) == 0
-	for _, node := range f.nodesOf(name) {
+	for _, node := range found.nodesOf(name) {
 		n := NodeEnd{Node: node}
-		f.node(ctx, &n, name)
+		found.node(ctx, &n, name)
 		n.Free = len(n.Obstacles) == 0
-		if n.Free && inCluster && f.daemons[node] != "" {
-			n.Steps = []string{f.exec(node, "uninstall --driver "+shell.Quote(name))}
+		if n.Free && inCluster && found.daemons[node] != "" {
+			n.Steps = []string{found.exec(node, "uninstall --driver "+shell.Quote(name))}
 		}
 		end.Nodes = append(end.Nodes, n)
 	}
@@ -120,8 +120,8 @@ func (f *finisher) driver(ctx context.Context, name string) DriverEnd {
 }
 
 // exec is a command in the bridge's pod of a node.
-func (f *finisher) exec(node, command string) string {
-	return fmt.Sprintf("kubectl -n %s exec %s -c serve -- /flex2csi %s", f.home, f.daemons[node], command)
+func (found *finisher) exec(node, command string) string {
+	return fmt.Sprintf("kubectl -n %s exec %s -c serve -- /flex2csi %s", found.home, found.daemons[node], command)
 }
 
 // obstacle notes what stands in the way, if anything does.
@@ -139,21 +139,21 @@ func (e *End) passing(objects []string, what string) {
 }
 
 // nodesOf are those that have to do with a driver, or of which that is not known.
-func (f *finisher) nodesOf(driver string) (all []string) {
+func (found *finisher) nodesOf(driver string) (all []string) {
 	told := map[string]bool{}
-	for _, d := range f.documents {
+	for _, d := range found.documents {
 		told[d.Node] = true
 		if d.Serves(driver) || slices.ContainsFunc(d.Volumes, func(v nodevolumes.Volume) bool { return v.FlexDriver == driver }) {
 			all = append(all, d.Node)
 		}
 	}
-	all = slices.AppendSeq(all, maps.Keys(f.silent))
-	for node := range f.daemons {
+	all = slices.AppendSeq(all, maps.Keys(found.silent))
+	for node := range found.daemons {
 		if !told[node] {
 			all = append(all, node)
 		}
 	}
-	for node, drivers := range f.using {
+	for node, drivers := range found.using {
 		if len(drivers[driver]) > 0 {
 			all = append(all, node)
 		}
@@ -162,24 +162,24 @@ func (f *finisher) nodesOf(driver string) (all []string) {
 }
 
 // node is what needs a driver on a node.
-func (f *finisher) node(ctx context.Context, n *NodeEnd, driver string) {
-	n.obstacle(f.using[n.Node][driver], "pods with FlexVolumes of it", "migrate their volumes, or stop them")
-	if why := f.silent[n.Node]; why != "" {
-		n.obstacle([]string{why}, "what the bridge of the node has is not known", "look at its pod: kubectl -n "+f.home+" get pods -o wide")
+func (found *finisher) node(ctx context.Context, n *NodeEnd, driver string) {
+	n.obstacle(found.using[n.Node][driver], "pods with FlexVolumes of it", "migrate their volumes, or stop them")
+	if why := found.silent[n.Node]; why != "" {
+		n.obstacle([]string{why}, "what the bridge of the node has is not known", "look at its pod: kubectl -n "+found.home+" get pods -o wide")
 		return
 	}
-	i := slices.IndexFunc(f.documents, func(d *nodevolumes.Document) bool { return d.Node == n.Node })
+	i := slices.IndexFunc(found.documents, func(d *nodevolumes.Document) bool { return d.Node == n.Node })
 	if i < 0 {
 		n.obstacle([]string{"ConfigMap " + nodevolumes.Namespace + "/" + n.Node + " is not there"}, "what the bridge of the node has is not known", "kubectl apply -k install/migrate, and a minute later once more; unless flex2csi was uninstalled on the node, which takes it away")
 		return
 	}
 	var mounts, gone, doubts []string
-	for _, v := range f.documents[i].Volumes {
+	for _, v := range found.documents[i].Volumes {
 		if v.FlexDriver != driver {
 			continue
 		}
 		for _, p := range v.Pods {
-			switch pod := f.pod(ctx, "", p.UID); {
+			switch pod := found.pod(ctx, "", p.UID); {
 			case pod == nil:
 				gone = append(gone, fmt.Sprintf("uid %s, volume %s", p.UID, v.PersistentVolume))
 			case pod.DeletionTimestamp != nil || kubeobject.PodFinished(pod):
@@ -189,7 +189,7 @@ func (f *finisher) node(ctx context.Context, n *NodeEnd, driver string) {
 			}
 		}
 		// What the kubelet's CSI plugin has as well is its own when no pod is left.
-		if len(v.Pods) == 0 && !v.TakenOver || v.Uncertain {
+		if (len(v.Pods) == 0 && !v.TakenOver) || v.Uncertain {
 			doubts = append(doubts, v.PersistentVolume)
 		}
 	}

@@ -16,22 +16,22 @@ const mostNamed = 5
 
 // Show makes what stands in the way, driver by driver, and then of the bridge; wide names all
 // objects, and nodes with which nothing is wrong.
-func (d *FinishReport) Show(view report.View) *report.Report {
+func (finish *FinishReport) Show(view report.View) *report.Report {
 	isWide := view == report.Wide
 	var all []report.Note
-	for _, driver := range d.Drivers {
+	for _, driver := range finish.Drivers {
 		all = append(all, driver.note(isWide))
 	}
-	if len(d.Drivers) == 0 {
+	if len(finish.Drivers) == 0 {
 		all = report.Notes("Nothing is known of any FlexVolume driver.")
 	}
-	all = append(all, report.Note{Text: "The bridge: " + endOf(d.Bridge, "can be taken away", needed), Notes: d.Bridge.notes(isWide)})
+	all = append(all, report.Note{Text: "The bridge: " + endOf(finish.Bridge, "can be taken away", needed), Notes: finish.Bridge.notes(isWide)})
 	known := report.Section{Heading: "Worth knowing before:"}
-	for _, n := range d.Notes {
+	for _, n := range finish.Notes {
 		known.Notes = append(known.Notes, n.note(isWide))
 	}
 	var problems []report.Note
-	for _, p := range d.Problems {
+	for _, p := range finish.Problems {
 		problems = append(problems, report.Note{Text: "not known: " + p})
 	}
 	if len(problems) > 0 {
@@ -40,14 +40,14 @@ func (d *FinishReport) Show(view report.View) *report.Report {
 	return &report.Report{Sections: []report.Section{{Notes: all}, known, {Notes: problems}}}
 }
 
-func (d *DriverEnd) note(isWide bool) report.Note {
+func (driverEnd *DriverEnd) note(isWide bool) report.Note {
 	free := "can be taken away"
-	if len(d.Nodes) == 0 {
+	if len(driverEnd.Nodes) == 0 {
 		free = "is on no node, and nothing needs it"
 	}
-	n := report.Note{Text: fmt.Sprintf("FlexVolume driver %s: %s", d.FlexDriver, d.state(free)), Notes: d.notes(isWide)}
+	n := report.Note{Text: fmt.Sprintf("FlexVolume driver %s: %s", driverEnd.FlexDriver, driverEnd.state(free)), Notes: driverEnd.notes(isWide)}
 	clear := 0
-	for _, node := range d.Nodes {
+	for _, node := range driverEnd.Nodes {
 		if node.Free {
 			clear++
 		}
@@ -58,18 +58,18 @@ func (d *DriverEnd) note(isWide bool) report.Note {
 		n.Notes = append(n.Notes, notes...)
 	}
 	if clear > 0 {
-		n.Notes = append(n.Notes, report.Note{Text: fmt.Sprintf("%d of %d nodes have nothing of it", clear, len(d.Nodes))})
+		n.Notes = append(n.Notes, report.Note{Text: fmt.Sprintf("%d of %d nodes have nothing of it", clear, len(driverEnd.Nodes))})
 	}
 	return n
 }
 
-// state is that of the driver: its nodes may need it when nothing in the cluster does.
-func (d *DriverEnd) state(free string) string {
-	onNode := slices.ContainsFunc(d.Nodes, func(n NodeEnd) bool { return len(n.Obstacles) > 0 })
-	if onNode && len(d.Obstacles) == 0 {
+// state says whether the driver is needed: nodes may need it when nothing in the cluster does.
+func (driverEnd *DriverEnd) state(free string) string {
+	onNode := slices.ContainsFunc(driverEnd.Nodes, func(n NodeEnd) bool { return len(n.Obstacles) > 0 })
+	if onNode && len(driverEnd.Obstacles) == 0 {
 		return needed + " on nodes"
 	}
-	return endOf(d.End, free, needed)
+	return endOf(driverEnd.End, free, needed)
 }
 
 func endOf(e End, free, not string) string {

@@ -19,13 +19,13 @@ import (
 
 // backUp writes down the objects as they are, before anything is changed.
 func (m *migration) backUp(ctx context.Context) error {
-	raw, err := m.rawFrom(ctx)
+	raw, err := m.getOldRaw(ctx)
 	if err != nil {
 		return err
 	}
 	m.rec.Flex = raw
 	all := [][]byte{raw}
-	claim, raw, err := m.rawClaim(ctx)
+	claim, raw, err := m.getClaimRaw(ctx)
 	if err != nil {
 		return err
 	}
@@ -36,7 +36,7 @@ func (m *migration) backUp(ctx context.Context) error {
 		m.rec.ClaimObject = raw
 		all = append(all, raw)
 	}
-	related, err := m.related(ctx)
+	related, err := m.readRelated(ctx)
 	if err != nil {
 		return err
 	}
@@ -46,30 +46,22 @@ func (m *migration) backUp(ctx context.Context) error {
 	if err := m.r.Journal.BackUp(m.rec.Volume, append(all, related...)); err != nil {
 		return fmt.Errorf("back up PersistentVolume %s: %w", m.rec.Volume, err)
 	}
-	return m.writeStage(ctx, journal.BackedUp) // Save reads the first one back
+	return nil // writeStage has the first record compared with what was written
 }
 
-// rawFrom asks for the volume that is to be replaced as the API server sends it, which has to be
-// kept by what is made of it.
-func (m *migration) rawFrom(ctx context.Context) ([]byte, error) {
+// getOldRaw asks for the volume that is to be replaced as the API server sends it.
+func (m *migration) getOldRaw(ctx context.Context) ([]byte, error) {
 	pv, raw, err := objects.PersistentVolumes().GetRaw(ctx, m.c, "", m.rec.Volume)
 	if err != nil {
 		return nil, err
 	}
 	if raw == nil {
-		return nil, m.isFrom(nil)
+		return nil, m.checkOld(nil)
 	}
-	if err := m.isFrom(&volume{PersistentVolume: pv}); err != nil {
+	if err := m.checkOld(&volume{PersistentVolume: pv}); err != nil {
 		return nil, err
 	}
 	m.retains = pv.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain
-	sent, err := parse(raw)
-	if err == nil {
-		err = lossless(raw, sent.Object)
-	}
-	if err != nil {
-		return nil, terminal("back up PersistentVolume %s: %w", m.rec.Volume, err)
-	}
 	return raw, nil
 }
 
@@ -81,8 +73,8 @@ func owners() map[string]schema.GroupVersionResource {
 	}
 }
 
-// related are what re-creates the pods, or they where nothing does, and the VolumeAttachments.
-func (m *migration) related(ctx context.Context) (all [][]byte, err error) {
+// readRelated returns what re-creates the pods, or the pods where nothing does, and the VolumeAttachments.
+func (m *migration) readRelated(ctx context.Context) (all [][]byte, err error) {
 	add := func(r schema.GroupVersionResource, namespace, name string) (bool, error) {
 		raw, err := m.c.GetRaw(ctx, r, namespace, name)
 		if raw != nil && !slices.ContainsFunc(all, func(other []byte) bool { return bytes.Equal(other, raw) }) {
@@ -114,17 +106,17 @@ func (m *migration) related(ctx context.Context) (all [][]byte, err error) {
 	return all, nil
 }
 
-// attachments are those of the volume, of any creator.
+// attachments returns the VolumeAttachments of the volume, of any creator.
 func (m *migration) attachments(ctx context.Context, w *world) ([]*storagev1.VolumeAttachment, error) {
 	all, err := w.attachments(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return all.of(m.rec.Volume, csivol.Key{Driver: m.rec.CSIDriver, Handle: m.rec.VolumeHandle}), nil
+	return all.find(m.rec.Volume, csivol.Key{Driver: m.rec.CSIDriver, Handle: m.rec.VolumeHandle}), nil
 }
 
-// claim asks for the volume's claim; nil if it has none.
-func (m *migration) claim(ctx context.Context) (*corev1.PersistentVolumeClaim, error) {
+// getClaim asks for the volume's claim; nil if it has none.
+func (m *migration) getClaim(ctx context.Context) (*corev1.PersistentVolumeClaim, error) {
 	namespace, name, ok := strings.Cut(m.rec.Claim, "/")
 	if !ok {
 		return nil, nil //nolint:nilnil // documented
@@ -132,8 +124,8 @@ func (m *migration) claim(ctx context.Context) (*corev1.PersistentVolumeClaim, e
 	return objects.Claims().Get(ctx, m.c, namespace, name)
 }
 
-// rawClaim asks for the same, and for it as the API server sends it.
-func (m *migration) rawClaim(ctx context.Context) (*corev1.PersistentVolumeClaim, []byte, error) {
+// getClaimRaw asks for the same, and for it as the API server sends it.
+func (m *migration) getClaimRaw(ctx context.Context) (*corev1.PersistentVolumeClaim, []byte, error) {
 	namespace, name, ok := strings.Cut(m.rec.Claim, "/")
 	if !ok {
 		return nil, nil, nil
@@ -142,26 +134,20 @@ func (m *migration) rawClaim(ctx context.Context) (*corev1.PersistentVolumeClaim
 }
 
 // retain keeps the data of the volume that is to be replaced; of another one
-// nothing is changed.
+// nothing is changed. It reads the policy back: a patch that was answered well and not applied
+// has cost people their data (libopenstorage/stork#871).
 func (m *migration) retain(ctx context.Context) error {
 	if m.retains { // accept looks once more
 		return nil
 	}
-	pv, err := m.from(ctx)
+	pv, err := m.getOld(ctx)
 	if err != nil || pv.policy() == policyRetain {
 		return err
 	}
-	return m.keep(ctx)
-}
-
-// retained reads the policy back: a patch that was answered well and not applied
-// has cost people their data (libopenstorage/stork#871).
-func (m *migration) retained(ctx context.Context) error {
-	if m.retains {
-		return nil
+	if err := m.patchRetain(ctx); err != nil {
+		return err
 	}
-	pv, err := m.from(ctx)
-	if err != nil {
+	if pv, err = m.getOld(ctx); err != nil {
 		return err
 	}
 	if policy := pv.policy(); policy != policyRetain {
@@ -170,23 +156,35 @@ func (m *migration) retained(ctx context.Context) error {
 	return nil
 }
 
-// accept checks the volume once more, right before it is replaced.
+// accept checks the volume once more, right before it is replaced, and has its pods out of the
+// way, or looks that they can go on.
 func (m *migration) accept(ctx context.Context) error {
+	accept := m.acceptCSI
+	if m.rec.Direction == journal.ToFlexVolume {
+		accept = m.acceptFlex
+	}
+	if err := accept(ctx); err != nil {
+		return err
+	}
+	return m.waitUntilReplaceable(ctx)
+}
+
+func (m *migration) acceptCSI(ctx context.Context) error {
 	v, err := m.r.Planner.recheck(ctx, m.c, m.rec.Volume)
 	if err != nil {
 		return err
 	}
-	if err := m.acceptable(v); err != nil {
+	if err := m.checkAcceptable(v); err != nil {
 		return err
 	}
 	m.rec.Pods, m.acceptedVersion = podsOf(v), v.Original.ResourceVersion
 	m.rec.ByVendor = m.rec.ByVendor || v.byVendor
-	return m.follow(ctx, v)
+	return m.takeMetadata(ctx, v)
 }
 
-// replaceable: the pods that have to stop may be stopped, or none has the volume, or it
-// stays attached under those that go on.
-func (m *migration) replaceable(ctx context.Context) error {
+// waitUntilReplaceable waits until the pods that have to stop may be stopped, or none has the
+// volume, or it stays attached under those that go on.
+func (m *migration) waitUntilReplaceable(ctx context.Context) error {
 	back := m.rec.Direction == journal.ToFlexVolume
 	switch {
 	case back && m.handsOver(): // reattach has looked
@@ -194,15 +192,15 @@ func (m *migration) replaceable(ctx context.Context) error {
 	case !back && m.rec.Mode == journal.Rolling:
 		return m.mayEvict(ctx)
 	case m.rec.Mode == journal.Live && !m.handsOver():
-		return m.staysIdle(ctx)
+		return m.waitUntilIdle(ctx)
 	case !m.handsOver():
-		return m.letGo(ctx)
+		return m.waitForNodes(ctx)
 	}
-	return m.staysUnattached(ctx)
+	return m.checkUnattached(ctx)
 }
 
-// acceptable compares with what was planned, and what a person has decided.
-func (m *migration) acceptable(v *PlannedVolume) error {
+// checkAcceptable compares with what was planned, and what a person has decided.
+func (m *migration) checkAcceptable(v *PlannedVolume) error {
 	no := func(format string, args ...any) error {
 		return terminal("PersistentVolume %s is not replaced: %s; resume when that is otherwise, or roll back", m.rec.Volume, fmt.Sprintf(format, args...))
 	}
@@ -224,7 +222,7 @@ func (m *migration) acceptable(v *PlannedVolume) error {
 		m.rec.Mode = journal.Live
 	case m.rec.Mode == journal.Offline && len(v.Pods) > 0:
 		return no("pod %s has begun to use the claim", v.Pods[0].Name)
-	case v.Method != Live && !(v.Method == PodRestart && m.rec.Mode == journal.Rolling):
+	case v.Method != Live && (v.Method != PodRestart || m.rec.Mode != journal.Rolling):
 		return no("it was to be migrated %s, and is to be %s now: %s", modeWords(m.rec.Mode), v.Method, strings.Join(v.Why, "; "))
 	}
 	if m.rec.Mode == journal.Rolling {
@@ -277,7 +275,7 @@ func (m *migration) returnToBackedUp() error {
 		return terminal("PersistentVolume %s is changed by another client again and again; stop that client, then resume", m.rec.Volume)
 	}
 	m.rec.Stage, m.acceptedVersion, m.retains = journal.BackedUp, "", false
-	return nil
+	return errMoved
 }
 
 func podsOf(v *PlannedVolume) (all []journal.Pod) {

@@ -49,7 +49,7 @@ func (h *handles) add(ctx context.Context, all *drivers, o *volume) {
 		h.are[key] = append(h.are[key], o.Name)
 		h.share(o.Name, key, o.Spec.CSI.VolumeAttributes)
 	}
-	if d, err := all.of(o); d != nil && err == nil {
+	if d, err := all.find(o); d != nil && err == nil {
 		if v, err := d.mapped(ctx, o, false); err == nil {
 			h.become[v.Key()] = append(h.become[v.Key()], o.Name)
 			h.share(o.Name, v.Key(), v.Context)
@@ -57,7 +57,7 @@ func (h *handles) add(ctx context.Context, all *drivers, o *volume) {
 	}
 }
 
-// handles are those of all volumes of this picture.
+// handles returns which CSI volumes the PersistentVolumes are and become.
 func (w *world) handles(ctx context.Context, all *drivers) (*handles, error) {
 	return once(w, handlesKey, func() (*handles, error) {
 		h := newHandles()
@@ -71,7 +71,7 @@ func newHandles() *handles {
 	return &handles{are: map[csivol.Key][]string{}, become: map[csivol.Key][]string{}, shares: map[string][]string{}}
 }
 
-// handlesLike are those of a CSI volume and of its share, and the number of all.
+// handlesLike returns the same of one CSI volume and of its share, and the number of all.
 func (w *world) handlesLike(ctx context.Context, all *drivers, key csivol.Key, share string) (*handles, error) {
 	if w.feeds == nil || !w.decides || !w.feeds.volumes().Recent(ctx) { // a plan lists them anyway
 		return w.handles(ctx, all)
@@ -96,7 +96,7 @@ func (w *world) handlesLike(ctx context.Context, all *drivers, key csivol.Key, s
 // for their kubelet.
 func (w *world) podsByUID(ctx context.Context, namespace string) (map[string]*corev1.Pod, error) {
 	return once(w, "pods by UID "+namespace, func() (map[string]*corev1.Pod, error) {
-		all, err := listed(ctx, w, objects.Pods(), namespace, metav1.ListOptions{})
+		all, err := listObjects(ctx, w, objects.Pods(), namespace, metav1.ListOptions{})
 		pods := make(map[string]*corev1.Pod, len(all))
 		for _, p := range all {
 			for _, uid := range kubeobject.PodUIDs(p) {
@@ -138,7 +138,7 @@ type attachmentIndex struct {
 // of returns all that have to do with a volume: those that name its PersistentVolume, those that
 // have its handle, and those that have the name by which the control plane would take them for
 // its own on a node, whatever they attach.
-func (x *attachmentIndex) of(volume string, key csivol.Key) []*storagev1.VolumeAttachment {
+func (x *attachmentIndex) find(volume string, key csivol.Key) []*storagev1.VolumeAttachment {
 	all := slices.Concat(x.volumes[volume], x.handles[key])
 	for _, node := range x.nodes {
 		if o := x.names[attachment.Name(key.Handle, key.Driver, node)]; o != nil && !slices.Contains(all, o) {
@@ -150,7 +150,7 @@ func (x *attachmentIndex) of(volume string, key csivol.Key) []*storagev1.VolumeA
 
 func (w *world) attachments(ctx context.Context) (*attachmentIndex, error) {
 	return once(w, "attachments by volume", func() (*attachmentIndex, error) {
-		all, err := every(ctx, w, objects.VolumeAttachments())
+		all, err := listAll(ctx, w, objects.VolumeAttachments())
 		index := &attachmentIndex{map[string]*storagev1.VolumeAttachment{}, map[string][]*storagev1.VolumeAttachment{}, map[csivol.Key][]*storagev1.VolumeAttachment{}, nil}
 		for _, o := range all {
 			index.names[o.Name] = o
@@ -170,7 +170,7 @@ func (w *world) attachments(ctx context.Context) (*attachmentIndex, error) {
 // attachedTo are the nodes that have a volume in status.volumesAttached, by its unique name.
 func (w *world) attachedTo(ctx context.Context) (map[corev1.UniqueVolumeName][]*corev1.Node, error) {
 	return once(w, "nodes by attached volume", func() (map[corev1.UniqueVolumeName][]*corev1.Node, error) {
-		all, err := every(ctx, w, objects.Nodes())
+		all, err := listAll(ctx, w, objects.Nodes())
 		nodes := map[corev1.UniqueVolumeName][]*corev1.Node{}
 		for _, node := range all {
 			for _, v := range node.Status.VolumesAttached {

@@ -9,7 +9,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/flex2csi/flex2csi/internal/kubeobject"
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/flexuse"
 	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
@@ -17,18 +18,18 @@ import (
 // inline are volumes that pods have without a PersistentVolume. There is no
 // object that could be replaced: the author of the pod has to write it in
 // another way.
-func (b *related) inline(ctx context.Context, namespace string) (all []Related, err error) {
-	found, err := listed(ctx, b.w, objects.Pods(), namespace, metav1.ListOptions{})
+func (finder *related) inline(ctx context.Context, namespace string) (all []Related, err error) {
+	found, err := listObjects(ctx, finder.w, objects.Pods(), namespace, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
 	seen := map[string]bool{} // by owner: its pods are alike
 	for _, pod := range found {
-		for _, volume := range pod.Spec.Volumes {
-			if volume.FlexVolume == nil || !b.makers && !b.drivers.has(volume.FlexVolume.Driver) || kubeobject.PodFinished(pod) {
+		for _, volume := range flexuse.InPod(pod) {
+			if !finder.makers && !finder.drivers.has(volume.FlexVolume.Driver) {
 				continue
 			}
-			owner, err := b.w.owner(ctx, pod)
+			owner, err := finder.w.owner(ctx, pod)
 			if err != nil {
 				return nil, err
 			}
@@ -41,7 +42,7 @@ func (b *related) inline(ctx context.Context, namespace string) (all []Related, 
 				continue
 			}
 			seen[name] = true
-			one, err := b.replaceInline(ctx, pod, volume)
+			one, err := finder.replaceInline(ctx, pod, volume)
 			if err != nil {
 				return nil, err
 			}
@@ -54,7 +55,7 @@ func (b *related) inline(ctx context.Context, namespace string) (all []Related, 
 
 // replaceInline is a CSI volume in the pod where the driver has such (CSIDriver,
 // volumeLifecycleModes), and a PersistentVolume with a claim where not.
-func (b *related) replaceInline(ctx context.Context, pod *corev1.Pod, volume corev1.Volume) (Related, error) {
+func (finder *related) replaceInline(ctx context.Context, pod *corev1.Pod, volume corev1.Volume) (Related, error) {
 	one := Related{Kind: "inline volume", What: "the pod has a FlexVolume of " + volume.FlexVolume.Driver + " without a PersistentVolume: there is nothing that could be replaced under it"}
 	source := volume.FlexVolume
 	user := map[string]string{}
@@ -67,7 +68,7 @@ func (b *related) replaceInline(ctx context.Context, pod *corev1.Pod, volume cor
 		one.Steps = []string{"the mapping makes no volume of it: " + err.Error()}
 		return one, nil
 	}
-	d, err := b.drivers.chosen(source.Driver, options)
+	d, err := finder.drivers.chosen(source.Driver, options)
 	if err != nil {
 		return unmapped(err)
 	}
@@ -75,7 +76,7 @@ func (b *related) replaceInline(ctx context.Context, pod *corev1.Pod, volume cor
 	if err != nil {
 		return unmapped(err)
 	}
-	object, err := get(ctx, b.w, objects.CSIDrivers(), "", d.config.CSIDriver)
+	object, err := get(ctx, finder.w, objects.CSIDrivers(), "", d.config.CSIDriver)
 	if err != nil {
 		return one, err
 	}
@@ -93,30 +94,37 @@ func (b *related) replaceInline(ctx context.Context, pod *corev1.Pod, volume cor
 		}
 		return one, nil
 	}
+	one.Replacement, one.Steps = d.inlineVolume(mapped, pod, volume)
+	return one, nil
+}
+
+// inlineVolume returns a PersistentVolume to be filled in for an inline volume, and what else is
+// to be done.
+func (d *driver) inlineVolume(mapped *csivol.Volume, pod *corev1.Pod, volume corev1.Volume) (replacement map[string]any, steps []string) {
 	csi := map[string]any{"driver": mapped.Driver, "volumeHandle": mapped.Handle}
 	put(csi, "fsType", mapped.FSType)
 	put(csi, "volumeAttributes", mapped.Context)
 	var secrets rendered
-	d.renderSecrets(&secrets, withSecret(pod, source), csi)
+	d.renderSecrets(&secrets, withSecret(pod, volume.FlexVolume), csi)
 	spec := map[string]any{
 		"capacity": map[string]any{"storage": "1Gi"}, "accessModes": []any{"ReadWriteMany"}, "persistentVolumeReclaimPolicy": policyRetain,
 		"storageClassName": "", "csi": csi,
 	}
 	put(spec, "mountOptions", mapped.MountFlags)
-	one.Replacement = map[string]any{
+	replacement = map[string]any{
 		"apiVersion": "v1", "kind": "PersistentVolume",
 		"metadata": map[string]any{"name": pod.Namespace + "-" + volume.Name}, "spec": spec,
 	}
-	one.Steps = []string{
+	steps = []string{
 		"make a PersistentVolume of it, with its size, its access modes and any other Secret that the CSI driver wants, and a claim with spec.volumeName in namespace " + pod.Namespace,
 		"change the pod's template: persistentVolumeClaim instead of flexVolume",
 	}
 	for _, s := range secrets.secrets {
 		if s.From != s.To && len(s.Keys) > 0 {
-			one.Steps = append(one.Steps, "make Secret "+s.To+" of Secret "+s.From+", with the keys that secrets of the configuration names")
+			steps = append(steps, "make Secret "+s.To+" of Secret "+s.From+", with the keys that secrets of the configuration names")
 		}
 	}
-	return one, nil
+	return replacement, steps
 }
 
 // withSecret is the part of a PersistentVolume that says which Secret an inline volume has:

@@ -44,6 +44,8 @@ type journey struct {
 	restore bool
 	// lease is what is asked before each change; nil: it is always held.
 	lease func() error
+	// told gets the events of a run; nil: they are not wanted.
+	told func(migrate.Event)
 	// takes is how long the API server takes to create a PersistentVolume.
 	takes time.Duration
 }
@@ -105,6 +107,9 @@ func (j *journey) runner() *migrate.Runner {
 		Progress: func(e migrate.Event) {
 			if e.What == migrate.Waiting && strings.Contains(e.Text, "uses it: stop it") {
 				j.api.person(0)
+			}
+			if j.told != nil {
+				j.told(e)
 			}
 		},
 	}
@@ -240,13 +245,20 @@ func (j *journey) written(stage journal.Stage) (rec, kept *journal.Record) {
 		j.t.Fatal(err)
 	}
 	rec, kept = &journal.Record{}, &journal.Record{}
+	var copied corev1.ConfigMap
+	if j.dir != "" {
+		if err := json.Unmarshal(text, &copied); err != nil {
+			j.t.Fatal(err)
+		}
+		text = []byte(copied.Data["record.json"])
+	}
 	if err := errors.Join(json.Unmarshal([]byte(m.Data["record.json"]), rec), json.Unmarshal(text, kept)); err != nil {
 		j.t.Fatal(err)
 	}
 	if len(rec.Flex) == 0 || len(rec.CSI) == 0 || len(rec.To) == 0 || len(kept.Flex) == 0 || len(kept.CSI) == 0 {
 		j.t.Errorf("the journal has\n%+v\nand its copy\n%+v", rec, kept)
 	}
-	order := []journal.Stage{journal.Planned, journal.BackedUp, journal.Retained, journal.Accepted, journal.Deleting, journal.Deleted, journal.Stopped, journal.Created}
+	order := []journal.Stage{journal.Planned, journal.BackedUp, journal.Retained, journal.Accepted, journal.Deleting, journal.Deleted, journal.Stopped, journal.Created, journal.Bound, journal.Attached, journal.TakenOver, journal.Finished}
 	if slices.Index(order, rec.Stage) < slices.Index(order, stage) {
 		j.t.Errorf("the journal has stage %s, and it should have come to %s", rec.Stage, stage)
 	}
@@ -353,6 +365,45 @@ func (j *journey) wants(ctx context.Context, command string) migrate.Result {
 		j.t.Fatalf("%s: %+v, %v", command, came, err)
 	}
 	return came
+}
+
+// TestReached: a volume comes through the stages of its mode, each once, and when one is told the
+// journal has it; Deleted it has with the next one.
+func TestReached(t *testing.T) {
+	for mode, want := range map[journal.Mode][]journal.Stage{
+		journal.Live: {
+			journal.BackedUp, journal.Retained, journal.Accepted, journal.Deleting, journal.Deleted,
+			journal.Created, journal.Bound, journal.Attached, journal.TakenOver, journal.Finished,
+		},
+		journal.Rolling: {
+			journal.BackedUp, journal.Retained, journal.Accepted, journal.Deleting, journal.Deleted, journal.Stopped,
+			journal.Created, journal.Bound, journal.TakenOver, journal.Finished,
+		},
+		journal.Offline: {
+			journal.BackedUp, journal.Retained, journal.Stopped, journal.Accepted, journal.Deleting, journal.Deleted,
+			journal.Created, journal.Bound, journal.Finished,
+		},
+	} {
+		t.Run(string(mode), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				j := newJourney(t, true, mode)
+				var got []journal.Stage
+				j.told = func(e migrate.Event) {
+					if e.What != migrate.Reached {
+						return
+					}
+					got = append(got, e.Stage)
+					if rec, _ := j.written(journal.BackedUp); rec.Stage != e.Stage && e.Stage != journal.Deleted {
+						t.Errorf("the journal has %s when %s is told", rec.Stage, e.Stage)
+					}
+				}
+				j.wants(t.Context(), "apply")
+				if !slices.Equal(got, want) {
+					t.Errorf("it goes through %v, want %v", got, want)
+				}
+			})
+		})
+	}
 }
 
 // TestJournalRefused: a volume of which the journal cannot be written is left as it was, and can

@@ -17,8 +17,8 @@ import (
 // do: a class may be one by the volumes that its provisioner made, also if they were migrated.
 func (w *world) flexClasses(ctx context.Context) (*flexclass.Classes, error) {
 	all, err := w.volumes(ctx, "")
-	classes, errClasses := every(ctx, w, objects.StorageClasses())
-	drivers, errDrivers := every(ctx, w, objects.CSIDrivers())
+	classes, errClasses := listAll(ctx, w, objects.StorageClasses())
+	drivers, errDrivers := listAll(ctx, w, objects.CSIDrivers())
 	if err := errors.Join(err, errClasses, errDrivers); err != nil {
 		return nil, err
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
-// migration is that of one volume, or its way back. Its steps look at the
-// cluster before they change it, so that each can be made again: after an error,
+// A migration takes one volume to its end, or back. Its steps look at the
+// cluster before they change it, so that each can be repeated: after an error,
 // and by another process.
 type migration struct {
 	r   *Runner
@@ -28,8 +28,6 @@ type migration struct {
 	returns int
 	// opened: the window was entered, so what was written down before is all that it takes.
 	opened bool
-	// existed counts how often the API server said that the volume is there.
-	existed int
 	// refused: the way back was, before anything was changed but the policy.
 	refused bool
 	since   time.Time // of the present step
@@ -64,6 +62,10 @@ type retryable struct{ error }
 // errEnough: a person has interrupted.
 var errEnough = errors.New("interrupted")
 
+// errMoved: the record goes on from another stage than the one that was to be reached, or in the
+// other direction.
+var errMoved = errors.New("the migration goes on from another stage")
+
 // run goes from stage to stage.
 func (m *migration) run(ctx context.Context) error {
 	for m.rec.Stage != journal.Finished {
@@ -71,28 +73,17 @@ func (m *migration) run(ctx context.Context) error {
 			return errEnough
 		}
 		s := next(m.rec)
-		if err := m.insist(ctx, func(ctx context.Context) error { return m.take(ctx, s) }); err != nil {
+		err := m.insist(ctx, func(ctx context.Context) error { return m.take(ctx, s) })
+		if err != nil && !errors.Is(err, errMoved) {
 			return err
 		}
 	}
 	return nil
 }
 
-// take takes the volume to a stage.
+// take takes the volume to a stage, and writes that down, unless the stage has done that itself.
 func (m *migration) take(ctx context.Context, s stage) error {
-	do := s.do
-	if m.rec.Direction == journal.ToFlexVolume && s.back != nil {
-		do = s.back
-	}
-	if do != nil {
-		if err := do(m, ctx); err != nil {
-			return err
-		}
-	}
-	if s.holds == nil {
-		return nil
-	}
-	if err := s.holds(m, ctx); err != nil {
+	if err := s.do(m, ctx); err != nil || m.rec.Stage == s.name {
 		return err
 	}
 	return m.writeStage(ctx, s.name)
@@ -102,7 +93,7 @@ func (m *migration) take(ctx context.Context, s stage) error {
 func (m *migration) handsOver() bool { return courseOf(m.rec).handsOver() }
 
 // inWindow: the volume is about to be deleted, or is not there.
-func (m *migration) inWindow() bool { return reached(m.rec).window }
+func (m *migration) inWindow() bool { return presenceAt(m.rec) == noVolume }
 
 // insistInWindow is how long a claim is not left without a volume for want of
 // answers.
@@ -163,23 +154,27 @@ func worthAnotherTry(err error) bool {
 // released (cmd/flex2csi/migrate_run.go).
 func (m *migration) writeStage(ctx context.Context, stage journal.Stage) error {
 	before, trouble := m.rec.Stage, m.rec.Trouble
-	m.rec.Stage, m.rec.Trouble = stage, ""
-	m.passed(stage)
+	m.setStage(stage)
+	m.rec.Trouble = ""
 	if err := m.save(ctx); err != nil {
 		m.rec.Stage, m.rec.Trouble = before, trouble
 		return err
 	}
-	m.tell(Reached, stage, "")
-	m.since = m.r.Now()
+	m.tellReached(stage)
 	return nil
 }
 
-// passed notes when a stage was reached.
-func (m *migration) passed(stage journal.Stage) {
+// setStage notes that a stage is reached, and when.
+func (m *migration) setStage(stage journal.Stage) {
 	if m.rec.Times == nil {
 		m.rec.Times = map[journal.Stage]time.Time{}
 	}
-	m.rec.Times[stage] = m.r.Now().UTC()
+	m.rec.Stage, m.rec.Times[stage] = stage, m.r.Now().UTC()
+}
+
+func (m *migration) tellReached(stage journal.Stage) {
+	m.tell(Reached, stage, "")
+	m.since = m.r.Now()
 }
 
 func (m *migration) save(ctx context.Context) error {
@@ -203,22 +198,22 @@ func (m *migration) tell(what EventKind, stage journal.Stage, text string) {
 	})
 }
 
-// volume asks for the PersistentVolume of the name, whichever it is.
-func (m *migration) volume(ctx context.Context) (*volume, error) {
+// getVolume asks for the PersistentVolume of the name, whichever it is.
+func (m *migration) getVolume(ctx context.Context) (*volume, error) {
 	return getVolume(ctx, m.c, m.rec.Volume)
 }
 
-// from asks for the volume that is to be replaced, and nothing else will do.
-func (m *migration) from(ctx context.Context) (*volume, error) {
-	pv, err := m.volume(ctx)
+// getOld asks for the volume that is to be replaced, and nothing else will do.
+func (m *migration) getOld(ctx context.Context) (*volume, error) {
+	pv, err := m.getVolume(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return pv, m.isFrom(pv)
+	return pv, m.checkOld(pv)
 }
 
-// isFrom is an error for another volume.
-func (m *migration) isFrom(pv *volume) error {
+// checkOld is an error for another volume.
+func (m *migration) checkOld(pv *volume) error {
 	switch {
 	case pv == nil:
 		return terminal("PersistentVolume %s is gone: another client has deleted it; the journal has it, flex2csi migrate rollback creates it again", m.rec.Volume)

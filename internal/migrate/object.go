@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math/big"
 	"slices"
 	"strings"
 
@@ -58,18 +57,13 @@ func parseVolume(raw []byte) (*volume, error) {
 
 // flexDriver is the FlexVolume's driver; empty: it is no FlexVolume.
 func (v *volume) flexDriver() string {
-	if v.Spec.FlexVolume == nil {
-		return ""
-	}
-	return v.Spec.FlexVolume.Driver
+	return ptr.Deref(v.Spec.FlexVolume, corev1.FlexPersistentVolumeSource{}).Driver
 }
 
 // csi are the CSI volume's driver and handle; empty: it is no CSI volume.
 func (v *volume) csi() (driver, handle string) {
-	if v.Spec.CSI == nil {
-		return "", ""
-	}
-	return v.Spec.CSI.Driver, v.Spec.CSI.VolumeHandle
+	source := ptr.Deref(v.Spec.CSI, corev1.CSIPersistentVolumeSource{})
+	return source.Driver, source.VolumeHandle
 }
 
 // claim is namespace/name of the claim; empty: there is none.
@@ -80,12 +74,8 @@ func (v *volume) claim() string {
 	return v.Spec.ClaimRef.Namespace + "/" + v.Spec.ClaimRef.Name
 }
 
-// claimUID is that of the claim; empty: there is none.
 func (v *volume) claimUID() string {
-	if v.Spec.ClaimRef == nil {
-		return ""
-	}
-	return string(v.Spec.ClaimRef.UID)
+	return string(ptr.Deref(v.Spec.ClaimRef, corev1.ObjectReference{}).UID)
 }
 
 func (v *volume) policy() string { return string(v.Spec.PersistentVolumeReclaimPolicy) }
@@ -120,46 +110,6 @@ func encode(value any) ([]byte, error) {
 		return nil, err
 	}
 	return bytes.TrimSpace(b.Bytes()), nil
-}
-
-// lossless is an error if an object does not have all that was sent: numbers of JSON can be
-// greater and more exact than an int64 or a float64.
-func lossless(raw []byte, object map[string]any) error {
-	text, err := encode(object)
-	if err != nil {
-		return err
-	}
-	var sent, kept any
-	for data, value := range map[*any][]byte{&sent: raw, &kept: text} {
-		d := json.NewDecoder(bytes.NewReader(value))
-		d.UseNumber()
-		if err := d.Decode(data); err != nil {
-			return err
-		}
-	}
-	if changed := differences(exactly(sent), exactly(kept), ""); len(changed) > 0 {
-		return fmt.Errorf("this program cannot keep %s; update flex2csi, or leave the volume as it is", strings.Join(changed, "; "))
-	}
-	return nil
-}
-
-// exactly has the numbers of JSON as fractions.
-func exactly(value any) any {
-	switch v := value.(type) {
-	case json.Number:
-		if n, ok := new(big.Rat).SetString(v.String()); ok {
-			return n.String()
-		}
-	case map[string]any:
-		for key := range v {
-			v[key] = exactly(v[key])
-		}
-	case []any:
-		for i := range v {
-			v[i] = exactly(v[i])
-		}
-	}
-	return value
 }
 
 // sub returns an object in an object; nil if there is none.

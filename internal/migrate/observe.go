@@ -3,6 +3,7 @@ package migrate
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -38,11 +39,12 @@ type observed struct {
 	now       time.Time
 	volumes   map[string]*volume // all PersistentVolumes
 	records   map[string]*journal.Record
-	documents []*nodevolumes.Document // of this boot of their nodes
-	bridged   map[csivol.Key][]onNode // the same by volume
-	silent    map[string]string       // nodes with a document that does not count, and why
-	problems  []string                // what could not be looked at
-	unread    error                   // what of the journal
+	lost      map[string]*journal.LostError // records, by volume
+	documents []*nodevolumes.Document       // of this boot of their nodes
+	bridged   map[csivol.Key][]onNode       // the same by volume
+	silent    map[string]string             // nodes with a document that does not count, and why
+	problems  []string                      // what could not be looked at
+	unread    error                         // what of the journal
 }
 
 // onNode is what the bridge of a node has of a volume.
@@ -51,10 +53,10 @@ type onNode struct {
 	volume *nodevolumes.Volume
 }
 
-// observe reads what both want. What is missing is among the problems, and
+// observe reads what Status and Finish want. What is missing is among the problems, and
 // it is not taken for nothing.
-func (o *Observer) observe(ctx context.Context) (*observed, error) {
-	s := &observed{w: newWorld(o.Client, nil), home: o.Journal.Namespace(), now: o.Now().UTC(), volumes: map[string]*volume{}, records: map[string]*journal.Record{}, bridged: map[csivol.Key][]onNode{}, silent: map[string]string{}}
+func (observer *Observer) observe(ctx context.Context) (*observed, error) {
+	s := &observed{w: newWorld(observer.Client, nil), home: observer.Journal.Namespace(), now: observer.Now().UTC(), volumes: map[string]*volume{}, records: map[string]*journal.Record{}, lost: map[string]*journal.LostError{}, bridged: map[csivol.Key][]onNode{}, silent: map[string]string{}}
 	all, err := s.w.volumes(ctx, "")
 	if err != nil {
 		return nil, err
@@ -62,9 +64,15 @@ func (o *Observer) observe(ctx context.Context) (*observed, error) {
 	for _, pv := range all {
 		s.volumes[pv.Name] = pv
 	}
-	records, err := o.Journal.List(ctx)
+	records, err := observer.Journal.List(ctx)
+	s.unread = err
+	if unread, ok := errors.AsType[*journal.UnreadError](err); ok {
+		for _, l := range unread.Lost {
+			s.lost[l.Record.Volume] = l
+		}
+		err = errors.Join(unread.Unread...)
+	}
 	if err != nil {
-		s.unread = err
 		s.problem("not all of the journal can be read: %v", err)
 	}
 	for _, r := range records {
@@ -80,45 +88,45 @@ func (o *Observer) observe(ctx context.Context) (*observed, error) {
 	return s, ctx.Err()
 }
 
-func (s *observed) problem(format string, args ...any) {
-	s.problems = append(s.problems, fmt.Sprintf(format, args...))
+func (seen *observed) problem(format string, args ...any) {
+	seen.problems = append(seen.problems, fmt.Sprintf(format, args...))
 }
 
 // document reads what one node says.
-func (s *observed) document(ctx context.Context, m *corev1.ConfigMap) {
+func (seen *observed) document(ctx context.Context, m *corev1.ConfigMap) {
 	d, err := nodevolumes.Decode(m.Data[nodevolumes.Key])
 	if err != nil {
-		s.doubt(m.Name, fmt.Sprintf("ConfigMap %s cannot be read: %v", full(m), err))
+		seen.doubt(m.Name, fmt.Sprintf("ConfigMap %s cannot be read: %v", full(m), err))
 		return
 	}
 	if d.Node != m.Name {
-		s.doubt(m.Name, fmt.Sprintf("ConfigMap %s is that of node %s", full(m), d.Node))
+		seen.doubt(m.Name, fmt.Sprintf("ConfigMap %s is that of node %s", full(m), d.Node))
 		return
 	}
-	node, err := get(ctx, s.w, objects.Nodes(), "", d.Node)
+	node, err := get(ctx, seen.w, objects.Nodes(), "", d.Node)
 	switch {
 	case err != nil:
-		s.doubt(d.Node, fmt.Sprintf("node %s could not be looked at: %v", d.Node, err))
+		seen.doubt(d.Node, fmt.Sprintf("node %s could not be looked at: %v", d.Node, err))
 		return
 	case node == nil: // its mounts are gone with it
 		return
 	case !ofThisBoot(d, node):
-		s.doubt(d.Node, fmt.Sprintf("ConfigMap %s is of before node %s was started the last time", full(m), d.Node))
+		seen.doubt(d.Node, fmt.Sprintf("ConfigMap %s is of before node %s was started the last time", full(m), d.Node))
 		return
 	case d.Incomplete:
-		s.doubt(d.Node, fmt.Sprintf("ConfigMap %s has no room for all volumes of node %s", full(m), d.Node))
+		seen.doubt(d.Node, fmt.Sprintf("ConfigMap %s has no room for all volumes of node %s", full(m), d.Node))
 	}
-	s.documents = append(s.documents, d)
+	seen.documents = append(seen.documents, d)
 	for i := range d.Volumes {
 		v := &d.Volumes[i]
 		key := csivol.Key{Driver: v.CSIDriver, Handle: v.VolumeHandle}
-		s.bridged[key] = append(s.bridged[key], onNode{d.Node, v})
+		seen.bridged[key] = append(seen.bridged[key], onNode{d.Node, v})
 	}
 }
 
-func (s *observed) doubt(node, why string) {
-	s.silent[node] = why
-	s.problems = append(s.problems, why)
+func (seen *observed) doubt(node, why string) {
+	seen.silent[node] = why
+	seen.problems = append(seen.problems, why)
 }
 
 // An OldMount is one that a pod still has from the bridge, next to the one from
@@ -136,11 +144,11 @@ func (m OldMount) String() string {
 }
 
 // mounts are those that bridges have of a volume for pods.
-func (s *observed) mounts(ctx context.Context, driver, handle, namespace string) (all []OldMount) {
-	for _, on := range s.bridged[csivol.Key{Driver: driver, Handle: handle}] {
+func (seen *observed) mounts(ctx context.Context, driver, handle, namespace string) (all []OldMount) {
+	for _, on := range seen.bridged[csivol.Key{Driver: driver, Handle: handle}] {
 		for _, p := range on.volume.Pods {
 			m := OldMount{Node: on.node, UID: p.UID, TakenOver: on.volume.HasTakenOver(p.UID)}
-			if pod := s.pod(ctx, namespace, p.UID); pod != nil {
+			if pod := seen.pod(ctx, namespace, p.UID); pod != nil {
 				m.Pod = full(pod)
 			}
 			all = append(all, m)
@@ -151,13 +159,13 @@ func (s *observed) mounts(ctx context.Context, driver, handle, namespace string)
 }
 
 // pod is the pod with a UID; nil if there is none, or it is not known.
-func (s *observed) pod(ctx context.Context, namespace, uid string) *corev1.Pod {
-	pods, _ := s.w.podsByUID(ctx, namespace)
+func (seen *observed) pod(ctx context.Context, namespace, uid string) *corev1.Pod {
+	pods, _ := seen.w.podsByUID(ctx, namespace)
 	return pods[uid]
 }
 
 // holder is who has the Lease just now, user@host; empty: no process.
-func (o *Observer) holder(ctx context.Context, s *observed) string {
+func (observer *Observer) holder(ctx context.Context, s *observed) string {
 	object, err := get(ctx, s.w, objects.Leases(), s.home, LeaseName)
 	if err != nil {
 		s.problem("who migrates just now is not known: %v", err)
@@ -167,7 +175,7 @@ func (o *Observer) holder(ctx context.Context, s *observed) string {
 		return ""
 	}
 	lease := lock.ViewOf(object)
-	if lease.Free(o.Dead) || lease.Over(s.now) {
+	if lease.Free(observer.Dead) || lease.Over(s.now) {
 		return ""
 	}
 	return lease.Holder

@@ -87,7 +87,7 @@ func OwnersOf(o metav1.Object) (all []string) {
 	}
 	provisioned := annotations[provisionedBy] != ""
 	for _, m := range o.GetManagedFields() {
-		if m.Subresource != "" || provisioned && m.Operation == metav1.ManagedFieldsOperationUpdate {
+		if m.Subresource != "" || (provisioned && m.Operation == metav1.ManagedFieldsOperationUpdate) {
 			continue // it writes a status, or has changed what a provisioner made
 		}
 		applies := m.Operation == metav1.ManagedFieldsOperationApply && m.Manager != kubectl

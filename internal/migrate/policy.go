@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
@@ -20,26 +22,36 @@ type operation struct {
 	Value any    `json:"value,omitempty"`
 }
 
-// keep gives the volume that goes the policy Retain.
-func (m *migration) keep(ctx context.Context) error {
-	patch, err := json.Marshal(map[string]any{
+// patchRetain gives the volume that goes the policy Retain.
+func (m *migration) patchRetain(ctx context.Context) error {
+	return m.patchVolume(ctx, m.c, types.MergePatchType, map[string]any{
 		"metadata": map[string]any{"uid": m.rec.FromUID},
 		"spec":     map[string]any{"persistentVolumeReclaimPolicy": policyRetain},
 	})
-	if err != nil {
-		return err
-	}
-	if err := m.checkLease(); err != nil {
-		return err
-	}
-	_, err = m.c.Patch(objects.Short(ctx), objects.PersistentVolumes().Resource, "", m.rec.Volume, types.MergePatchType, patch)
+}
+
+// patchVolume changes the PersistentVolume.
+func (m *migration) patchVolume(ctx context.Context, c *objects.Client, kind types.PatchType, change any) error {
+	_, err := m.patch(ctx, c, objects.PersistentVolumes().Resource, "", m.rec.Volume, kind, change)
 	return err
+}
+
+// patch changes an object, with the Lease. The answer is no more than its metadata.
+func (m *migration) patch(ctx context.Context, c *objects.Client, r schema.GroupVersionResource, namespace, name string, kind types.PatchType, change any) (*unstructured.Unstructured, error) {
+	text, err := json.Marshal(change)
+	if err == nil {
+		err = m.checkLease()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c.Patch(objects.Short(ctx), r, namespace, name, kind, text)
 }
 
 // restorePolicy gives the volume a policy that is not Retain, if its claim has
 // it: what is stored on a volume without its claim would be deleted at once.
 func (m *migration) restorePolicy(ctx context.Context, pv *volume, policy, provisioner string) error {
-	claim, err := m.claim(ctx)
+	claim, err := m.getClaim(ctx)
 	if err != nil {
 		return err
 	}
@@ -57,15 +69,7 @@ func (m *migration) restorePolicy(ctx context.Context, pv *volume, policy, provi
 	if provisioner != "" {
 		operations = append(operations, operation{Op: "add", Path: "/metadata/annotations/" + strings.ReplaceAll(provisionedBy, "/", "~1"), Value: provisioner})
 	}
-	patch, err := json.Marshal(operations)
-	if err != nil {
-		return err
-	}
-	if err := m.checkLease(); err != nil {
-		return err
-	}
-	_, err = m.c.Patch(ctx, objects.PersistentVolumes().Resource, "", m.rec.Volume, types.JSONPatchType, patch)
-	return err
+	return m.patchVolume(ctx, m.c, types.JSONPatchType, operations)
 }
 
 // finalPolicy is the reclaim policy in the end; empty: as it is. A FlexVolume

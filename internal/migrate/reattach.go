@@ -2,7 +2,6 @@ package migrate
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 
 	storagev1 "k8s.io/api/storage/v1"
@@ -112,14 +111,9 @@ func (m *migration) reattachTo(ctx context.Context, node string) error {
 // removeAttachment takes one away without having its volume detached: it goes as
 // it is without its finalizer, or not at all.
 func (m *migration) removeAttachment(ctx context.Context, va *storagev1.VolumeAttachment) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": va.UID, "finalizers": nil}})
-	if err != nil {
-		return err
-	}
-	if err := m.checkLease(); err != nil {
-		return err
-	}
-	bare, err := m.c.Patch(ctx, objects.VolumeAttachments().Resource, "", va.Name, types.MergePatchType, patch)
+	bare, err := m.patch(ctx, m.c, objects.VolumeAttachments().Resource, "", va.Name, types.MergePatchType, map[string]any{
+		"metadata": map[string]any{"uid": va.UID, "finalizers": nil},
+	})
 	if err != nil {
 		return err
 	}
@@ -135,7 +129,7 @@ func (m *migration) removeAttachment(ctx context.Context, va *storagev1.VolumeAt
 
 // inlineAttachment attaches what the PersistentVolume says, without naming it.
 func (m *migration) inlineAttachment(ctx context.Context, name, node string) (*unstructured.Unstructured, error) {
-	pv, err := m.from(ctx)
+	pv, err := m.getOld(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -27,8 +27,8 @@ type related struct {
 	unread []string // of that
 }
 
-func (b *related) find(ctx context.Context, volumes []*volume) ([]Related, error) {
-	used, err := b.classes(ctx, volumes)
+func (finder *related) find(ctx context.Context, volumes []*volume) ([]Related, error) {
+	used, err := finder.classes(ctx, volumes)
 	if err != nil {
 		return nil, err
 	}
@@ -40,23 +40,23 @@ func (b *related) find(ctx context.Context, volumes []*volume) ([]Related, error
 			Steps: []string{"flex2csi migrate classes " + shell.Quote(c.Name)},
 		})
 	}
-	namespaces := b.namespaces(volumes)
+	namespaces := finder.namespaces(volumes)
 	for _, namespace := range namespaces {
-		templates, err := b.templates(ctx, namespace, used)
+		templates, err := finder.templates(ctx, namespace, used)
 		if err != nil {
 			return nil, err
 		}
-		inline, err := b.inline(ctx, namespace)
+		inline, err := finder.inline(ctx, namespace)
 		if err != nil {
 			return nil, err
 		}
 		all = append(append(all, templates...), inline...)
 	}
-	if !b.makers {
+	if !finder.makers {
 		return all, nil
 	}
-	uses, unread, err := b.w.flexUses(ctx)
-	b.unread = unread
+	uses, unread, err := finder.w.flexUses(ctx)
+	finder.unread = unread
 	for _, u := range uses {
 		one := Related{
 			Kind: "inline volume", Name: strings.TrimPrefix(u.Namespace+"/", "/") + u.Kind + "/" + u.Name + ", volume " + u.Volume,
@@ -71,11 +71,11 @@ func (b *related) find(ctx context.Context, volumes []*volume) ([]Related, error
 }
 
 // namespaces to look into: those of the claims; with --all all of them.
-func (b *related) namespaces(volumes []*volume) []string {
-	if b.selection.All {
+func (finder *related) namespaces(volumes []*volume) []string {
+	if finder.selection.All {
 		return []string{""}
 	}
-	all := slices.Clone(b.selection.Namespaces)
+	all := slices.Clone(finder.selection.Namespaces)
 	for _, o := range volumes {
 		all = append(all, namespaceOf(o.claim()))
 	}
@@ -83,19 +83,19 @@ func (b *related) namespaces(volumes []*volume) []string {
 }
 
 // classes are those that the volumes name, that are there, and that make FlexVolumes.
-func (b *related) classes(ctx context.Context, volumes []*volume) (*flexclass.Classes, error) {
-	if b.makers {
-		return b.w.flexClasses(ctx)
+func (finder *related) classes(ctx context.Context, volumes []*volume) (*flexclass.Classes, error) {
+	if finder.makers {
+		return finder.w.flexClasses(ctx)
 	}
 	named := map[string]*storagev1.StorageClass{}
 	var flexVolumes []*corev1.PersistentVolume
 	for _, o := range volumes {
 		name := kubeobject.VolumeClass(o.PersistentVolume)
-		if name == "" || !b.drivers.has(o.flexDriver()) {
+		if name == "" || !finder.drivers.has(o.flexDriver()) {
 			continue
 		}
 		flexVolumes = append(flexVolumes, o.PersistentVolume)
-		object, err := get(ctx, b.w, objects.StorageClasses(), "", name)
+		object, err := get(ctx, finder.w, objects.StorageClasses(), "", name)
 		if err != nil {
 			return nil, err
 		}
@@ -104,18 +104,18 @@ func (b *related) classes(ctx context.Context, volumes []*volume) (*flexclass.Cl
 		}
 	}
 	var csiDrivers []string
-	for _, d := range b.drivers.all {
+	for _, d := range finder.drivers.all {
 		csiDrivers = append(csiDrivers, d.config.CSIDriver)
 	}
 	return flexclass.Find(sorted(named), flexVolumes, csiDrivers), nil
 }
 
 // templates are claim templates of StatefulSets that name such a class.
-func (b *related) templates(ctx context.Context, namespace string, used *flexclass.Classes) (all []Related, err error) {
+func (finder *related) templates(ctx context.Context, namespace string, used *flexclass.Classes) (all []Related, err error) {
 	if len(used.All()) == 0 {
 		return nil, nil
 	}
-	sets, err := listed(ctx, b.w, objects.StatefulSets(), namespace, metav1.ListOptions{})
+	sets, err := listObjects(ctx, finder.w, objects.StatefulSets(), namespace, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}

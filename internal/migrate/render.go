@@ -71,7 +71,7 @@ type drivers struct {
 
 // of returns the driver of a volume; nil: the configuration does not have its FlexVolume
 // driver. Its error says why none of several is the volume's.
-func (d *drivers) of(old *volume) (*driver, error) {
+func (d *drivers) find(old *volume) (*driver, error) {
 	if !d.has(old.flexDriver()) {
 		return nil, nil
 	}

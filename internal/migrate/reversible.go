@@ -16,7 +16,7 @@ import (
 // single records; those are left out.
 func (r *Runner) Reversible(ctx context.Context, names []string) ([]*journal.Record, error) {
 	known := map[string]*journal.Record{}
-	all, err := r.records(ctx, names)
+	all, err := r.loadRecords(ctx, names)
 	unread, err := journal.Unread(err)
 	if err != nil {
 		return nil, err

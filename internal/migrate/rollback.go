@@ -10,29 +10,28 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
-	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // Rollback takes volumes back.
 func (r *Runner) Rollback(ctx context.Context, records []*journal.Record) ([]Result, error) {
 	jobs := make([]job, 0, len(records))
 	for _, rec := range records {
-		j := newJob(rec, r.back)
+		j := newJob(rec, r.beginRollback)
 		j.busy = "" // no pod is restarted
 		jobs = append(jobs, j)
 	}
-	return r.each(ctx, jobs)
+	return r.runJobs(ctx, jobs)
 }
 
-// back turns a record round, from wherever the volume really is.
-func (r *Runner) back(ctx context.Context, rec *journal.Record) (*migration, error) {
+// beginRollback turns a record round, from wherever the volume really is.
+func (r *Runner) beginRollback(ctx context.Context, rec *journal.Record) (*migration, error) {
 	if rec.Direction == journal.ToFlexVolume {
 		if slices.Contains([]journal.Stage{journal.BackedUp, journal.Retained, journal.Accepted}, rec.Stage) { // it may have been begun otherwise
 			rec.Mode = r.backMode()
 		}
 		return r.resume(ctx, rec)
 	}
-	if err := r.current(ctx, rec); err != nil {
+	if err := r.checkCurrent(ctx, rec); err != nil {
 		return nil, err
 	}
 	r.decide(rec)
@@ -74,26 +73,26 @@ func (m *migration) beginBack(ctx context.Context) error {
 		if err := m.touch(ctx); err != nil {
 			return err
 		}
-		m.turnTo(rolledBack)
+		m.reverseFor(rolledBack)
 		rec.CreatedUID = string(pv.UID)
 		return m.writeStage(ctx, journal.TakenOver)
 	case oldDeleting, absent: // it is created again
 		if state == absent {
-			if err := m.sameCluster(ctx); err != nil {
+			if err := m.checkCluster(ctx); err != nil {
 				return err
 			}
 		}
-		m.turnTo(rolledBack)
+		m.reverseFor(rolledBack)
 		return m.writeStage(ctx, journal.Deleting)
 	case reverted: // another client has created it again
-		m.turnTo(rolledBack)
+		m.reverseFor(rolledBack)
 		rec.CreatedUID = string(pv.UID)
 		return m.writeStage(ctx, journal.Created)
 	case newPresent: // the same once more, with the two exchanged
 		if rec.CSI, err = asItIs(pv); err != nil {
 			return err
 		}
-		m.turnTo("") // with what the CSI volume has got since
+		m.reverseFor("") // with what the CSI volume has got since
 		if rec.Before = ""; rec.Stage != journal.Finished {
 			rec.Before = rec.Stage
 		}
@@ -113,16 +112,10 @@ func (m *migration) touch(ctx context.Context) error {
 		return nil
 	}
 	for _, value := range []any{m.r.Now().UTC().Format(time.RFC3339Nano), nil} {
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		err := m.patchVolume(ctx, m.c, types.MergePatchType, map[string]any{"metadata": map[string]any{
 			"uid": m.rec.FromUID, "annotations": map[string]any{MigratedLabel: value},
 		}})
 		if err != nil {
-			return err
-		}
-		if err := m.checkLease(); err != nil {
-			return err
-		}
-		if _, err := m.c.Patch(ctx, objects.PersistentVolumes().Resource, "", m.rec.Volume, types.MergePatchType, patch); err != nil {
 			return err
 		}
 	}
@@ -133,9 +126,9 @@ func (m *migration) touch(ctx context.Context) error {
 // have the old volume still, and nothing is left to wait for.
 const rolledBack = "a rollback was asked for"
 
-// turnTo has the record go in the other direction.
-func (m *migration) turnTo(why string) {
-	m.turn()
+// reverseFor has the record go in the other direction, for a reason.
+func (m *migration) reverseFor(why string) {
+	m.reverse()
 	m.rec.PutBack = why
 }
 
@@ -215,9 +208,9 @@ func withCapacity(to json.RawMessage, pv *volume) (json.RawMessage, error) {
 	return encode(m.Object)
 }
 
-// sameCluster: a record of another cluster would create its volume in this one.
-func (m *migration) sameCluster(ctx context.Context) error {
-	claim, err := m.claim(ctx)
+// checkCluster is an error in another cluster: a record of another cluster would create its volume in this one.
+func (m *migration) checkCluster(ctx context.Context) error {
+	claim, err := m.getClaim(ctx)
 	if err != nil {
 		return err
 	}

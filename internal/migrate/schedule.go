@@ -60,7 +60,7 @@ func (l limits) next(r run) decision {
 		no.over = "interrupted"
 	case r.failed >= l.failures:
 		no.over = fmt.Sprintf("%d failed (--max-failures %d)", r.failed, l.failures)
-	case !l.until.IsZero() && (!r.now.Before(l.until) || waits && len(r.underWay) == 0 && !newWave.Before(l.until)):
+	case !l.until.IsZero() && (!r.now.Before(l.until) || (waits && len(r.underWay) == 0 && !newWave.Before(l.until))):
 		no.over, no.late = "--until "+l.until.Format(time.RFC3339), true
 	case waits && len(r.underWay) == 0:
 		no.again = newWave

@@ -128,7 +128,7 @@ func TestEach(t *testing.T) {
 						return nil, nil
 					}))
 				}
-				results, err := r.each(t.Context(), jobs)
+				results, err := r.runJobs(t.Context(), jobs)
 				if got := strings.Join(started, " "); err != nil || got != test.want {
 					t.Errorf("started at %s, want %s; %v", got, test.want, err)
 				}
@@ -154,7 +154,7 @@ func TestEachInterrupted(t *testing.T) {
 		done := func(context.Context, *journal.Record) (*migration, error) { return nil, nil }
 		time.AfterFunc(time.Minute, func() { close(enough) })
 		began := time.Now()
-		results, err := r.each(t.Context(), []job{newJob(&journal.Record{Volume: "a"}, done), newJob(&journal.Record{Volume: "b"}, done)})
+		results, err := r.runJobs(t.Context(), []job{newJob(&journal.Record{Volume: "a"}, done), newJob(&journal.Record{Volume: "b"}, done)})
 		if err != nil || time.Since(began) != time.Minute || results[0].Outcome != Done || results[1].Outcome != Left {
 			t.Errorf("%+v after %s: %v", results, time.Since(began), err)
 		}

@@ -24,30 +24,30 @@ type Selection struct {
 }
 
 // Empty reports that nothing is selected, which is not everything.
-func (s *Selection) Empty() bool {
-	return !s.All && len(s.Names)+len(s.Claims)+len(s.Namespaces)+len(s.Drivers) == 0 && s.Selector == "" && s.ClaimSelector == ""
+func (selection *Selection) Empty() bool {
+	return !selection.All && len(selection.Names)+len(selection.Claims)+len(selection.Namespaces)+len(selection.Drivers) == 0 && selection.Selector == "" && selection.ClaimSelector == ""
 }
 
 // find returns the volumes that are selected, in the order of their names. A
 // name that is none is an error; what was named and is no FlexVolume is told so.
-func (s *Selection) find(ctx context.Context, w *world, drivers *drivers) ([]*volume, error) {
-	claimNames, err := s.claims(ctx, w)
+func (selection *Selection) find(ctx context.Context, w *world, drivers *drivers) ([]*volume, error) {
+	claimNames, err := selection.claims(ctx, w)
 	if err != nil {
 		return nil, err
 	}
 	var found []*volume
-	h, missing := newHandles(), slices.Concat(s.Names, s.Claims)
-	err = w.eachVolume(ctx, s.Selector, func(o *volume) {
+	h, missing := newHandles(), slices.Concat(selection.Names, selection.Claims)
+	err = w.eachVolume(ctx, selection.Selector, func(o *volume) {
 		h.add(ctx, drivers, o)
 		claim := o.claim()
 		namespace, _, _ := strings.Cut(claim, "/")
-		named := slices.Contains(s.Names, o.Name) || slices.Contains(s.Claims, claim)
+		named := slices.Contains(selection.Names, o.Name) || slices.Contains(selection.Claims, claim)
 		missing = slices.DeleteFunc(missing, func(n string) bool { return n == o.Name || n == claim })
 		switch driver := o.flexDriver(); {
-		case len(s.Names)+len(s.Claims) > 0 && !named:
+		case len(selection.Names)+len(selection.Claims) > 0 && !named:
 		case driver == "" && !named:
-		case len(s.Drivers) > 0 && !slices.Contains(s.Drivers, driver):
-		case len(s.Namespaces) > 0 && !slices.Contains(s.Namespaces, namespace):
+		case len(selection.Drivers) > 0 && !slices.Contains(selection.Drivers, driver):
+		case len(selection.Namespaces) > 0 && !slices.Contains(selection.Namespaces, namespace):
 		case claimNames != nil && !claimNames[claim]:
 		default:
 			found = append(found, o)
@@ -56,7 +56,7 @@ func (s *Selection) find(ctx context.Context, w *world, drivers *drivers) ([]*vo
 	if err != nil {
 		return nil, err
 	}
-	if s.Selector == "" { // these were all
+	if selection.Selector == "" { // these were all
 		w.read[handlesKey] = h
 	}
 	if len(missing) > 0 {
@@ -71,12 +71,12 @@ func (s *Selection) find(ctx context.Context, w *world, drivers *drivers) ([]*vo
 	return found, nil
 }
 
-// claims are those of ClaimSelector; nil if there is none.
-func (s *Selection) claims(ctx context.Context, w *world) (map[string]bool, error) {
-	if s.ClaimSelector == "" {
+// claims returns the claims that ClaimSelector selects; nil if there is none.
+func (selection *Selection) claims(ctx context.Context, w *world) (map[string]bool, error) {
+	if selection.ClaimSelector == "" {
 		return nil, nil
 	}
-	all, err := listed(ctx, w, objects.Claims(), "", metav1.ListOptions{LabelSelector: s.ClaimSelector})
+	all, err := listObjects(ctx, w, objects.Claims(), "", metav1.ListOptions{LabelSelector: selection.ClaimSelector})
 	if err != nil {
 		return nil, err
 	}

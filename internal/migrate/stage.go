@@ -16,65 +16,47 @@ type Step struct {
 	Request string `json:"request,omitempty"`
 }
 
-// A stage is one of the table below. Plan tells its steps from there, apply, resume and
+// A stage is a row of the table below. Plan tells its steps from there, apply, resume and
 // rollback take them.
 type stage struct {
 	name journal.Stage
-	// applies reports whether a volume comes through it; nil: each does.
-	applies func(course) bool
-	// plan says what is done, and by which request; nothing where there is nothing to do.
+	// pv is which PersistentVolume there is at the stage.
+	pv presence
+	// do takes a volume from the stage before to this one, and waits until that is so. It looks at
+	// the cluster first, so that it can be repeated, by this process or by another one. Then the
+	// stage is written down (take).
+	do func(*migration, context.Context) error
+	// plan says what do does, and by which request; nothing where there is nothing to do.
 	plan func(v *PlannedVolume, r *rendered) (does, request string)
-	// do takes a volume from the stage before to this one, or further, and may be made again.
-	// back is for the way back, where that is done otherwise.
-	do, back func(*migration, context.Context) error
-	// holds looks whether the stage is reached, and waits for that where it takes time. Until
-	// then the stage is not written down. Where a stage has none, do writes it down itself: the
-	// journal has to have it before the next request.
-	holds func(*migration, context.Context) error
-	// looked: the swap may have begun, so resume looks how far it is, and accepts it again.
-	looked bool
-	// window: there is no PersistentVolume, or it is about to be deleted.
-	window bool
+	// applies reports whether a volume comes through the stage; nil: each does.
+	applies func(course) bool
 }
+
+// A presence says which PersistentVolume there is.
+type presence int
+
+const (
+	oldVolume presence = iota + 1
+	noVolume           // or the old one is about to go: the window
+	newVolume
+)
 
 // stages are all of them, in their order. Stopped is there twice: a person stops the pods
 // before the volume is deleted, and flex2csi after that, when their successors cannot start.
-// The rows with replace are one loop (swap.go): each look decides which request is next, and
-// the rows differ only in what plan says of them.
 func stages() []stage {
-	offline := func(c course) bool { return c.mode == journal.Offline }
-	rolling := func(c course) bool { return c.mode == journal.Rolling }
 	return []stage{
-		{name: journal.BackedUp, looked: true, do: (*migration).backUp, plan: func(*PlannedVolume, *rendered) (string, string) {
-			return "write the PersistentVolume, its claim, its VolumeAttachments and its pods' owners to the journal, and the replacement", "create configmaps/flex2csi-migration-… in flex2csi"
-		}},
-		{name: journal.Retained, looked: true, do: (*migration).retain, holds: (*migration).retained, plan: planRetain},
-		{name: journal.Stopped, applies: offline, looked: true, holds: (*migration).empty, plan: func(*PlannedVolume, *rendered) (string, string) {
-			return "wait until no pod uses the claim and no node has the volume: a person stops them", ""
-		}},
-		{name: journal.Accepted, looked: true, do: (*migration).accept, back: (*migration).acceptFlex, holds: (*migration).replaceable, plan: func(v *PlannedVolume, _ *rendered) (string, string) {
-			return "look at all of this once more, and have the API server accept the replacement as a dry run", "create " + pvPath(v) + " (dry run)"
-		}},
-		// From here to Created one loop does all (replace); each of these stages is written by it,
-		// not by take.
-		{name: journal.Deleting, looked: true, window: true, do: (*migration).replace, plan: func(v *PlannedVolume, _ *rendered) (string, string) {
-			return "delete the PersistentVolume, which stays until its finalizers are gone", "delete " + pvPath(v) + " (uid " + v.Original.UID + ", and its resourceVersion)"
-		}},
-		{name: journal.Deleted, looked: true, window: true, do: (*migration).replace, plan: func(v *PlannedVolume, r *rendered) (string, string) {
-			return "take away " + list(r.removed) + "; from here the claim is Lost", "patch " + pvPath(v) + " (uid, resourceVersion, metadata.finalizers)"
-		}},
-		{name: journal.Stopped, applies: rolling, looked: true, window: true, do: (*migration).replace, plan: func(v *PlannedVolume, _ *rendered) (string, string) {
-			return "evict the pod (its successor waits for the claim), and wait until its node has let go of the volume", "create pods/eviction " + first(v.Pods).Name
-		}},
-		{name: journal.Created, do: (*migration).replace, plan: func(v *PlannedVolume, _ *rendered) (string, string) {
-			return "create the replacement of the same name", "create " + pvPath(v)
-		}},
-		{name: journal.Bound, holds: (*migration).bound, plan: planBind},
-		{name: journal.Attached, applies: course.adopts, holds: (*migration).attached, plan: func(*PlannedVolume, *rendered) (string, string) {
-			return "wait until the control plane has adopted the VolumeAttachments", ""
-		}},
-		{name: journal.TakenOver, applies: course.waitsForPods, holds: (*migration).takenOver, plan: planTakenOver},
-		{name: journal.Finished, do: (*migration).finish, plan: planFinish},
+		{journal.BackedUp, oldVolume, (*migration).backUp, planBackUp, nil},
+		{journal.Retained, oldVolume, (*migration).retain, planRetain, nil},
+		{journal.Stopped, oldVolume, (*migration).waitForNoPods, planWaitForNoPods, course.stopsBefore},
+		{journal.Accepted, oldVolume, (*migration).accept, planAccept, nil},
+		{journal.Deleting, noVolume, (*migration).deleteOld, planDelete, nil},
+		{journal.Deleted, noVolume, (*migration).removeOld, planRemove, nil},
+		{journal.Stopped, noVolume, (*migration).stopPods, planStop, course.stopsBetween},
+		{journal.Created, newVolume, (*migration).createNew, planCreate, nil},
+		{journal.Bound, newVolume, (*migration).bind, planBind, nil},
+		{journal.Attached, newVolume, (*migration).waitForAttachments, planAttach, course.adopts},
+		{journal.TakenOver, newVolume, (*migration).waitForMounts, planTakeOver, course.waitsForPods},
+		{journal.Finished, newVolume, (*migration).finish, planFinish, nil},
 	}
 }
 
@@ -91,16 +73,21 @@ type course struct {
 // handsOver: the volume has running pods, which go on.
 func (c course) handsOver() bool { return c.mode == journal.Live && c.running }
 
-// adopts: the control plane takes over what is attached.
+// adopts: the control plane adopts what is attached.
 func (c course) adopts() bool {
 	return c.direction == journal.ToCSI && c.attaches && c.handsOver()
 }
 
 func (c course) waitsForPods() bool {
-	return !c.putBack && (c.handsOver() || c.mode == journal.Rolling && c.pods)
+	return !c.putBack && (c.handsOver() || (c.mode == journal.Rolling && c.pods))
 }
 
-// courseOf is that of a record.
+// stopsBefore: a person stops the pods while the old volume is there.
+func (c course) stopsBefore() bool { return c.mode == journal.Offline }
+
+// stopsBetween: flex2csi stops them when it is gone.
+func (c course) stopsBetween() bool { return c.mode == journal.Rolling && !c.putBack }
+
 func courseOf(rec *journal.Record) course {
 	return course{
 		mode: rec.Mode, direction: rec.Direction, attaches: rec.Attaches, pods: len(rec.Pods) > 0, putBack: rec.PutBack != "",
@@ -108,7 +95,6 @@ func courseOf(rec *journal.Record) course {
 	}
 }
 
-// coursePlanned is that of a volume of a plan.
 func coursePlanned(v *PlannedVolume, attaches bool) course {
 	mode := map[Method]journal.Mode{Live: journal.Live, PodRestart: journal.Rolling, Offline: journal.Offline}[v.Method]
 	return course{
@@ -117,42 +103,45 @@ func coursePlanned(v *PlannedVolume, attaches bool) course {
 	}
 }
 
-// stagesOf are those through which a volume comes.
-func stagesOf(c course) []stage {
-	return slices.DeleteFunc(stages(), func(s stage) bool { return s.applies != nil && !s.applies(c) })
-}
+// takes reports whether a course comes through a stage.
+func (c course) takes(s stage) bool { return s.applies == nil || s.applies(c) }
 
-// reached is the stage that a record has come to; the zero one: none.
-func reached(rec *journal.Record) stage {
-	is := func(s stage) bool { return s.name == rec.Stage }
-	for _, all := range [][]stage{stagesOf(courseOf(rec)), stages()} { // the mode may have changed since
-		if i := slices.IndexFunc(all, is); i >= 0 {
-			return all[i]
+// indexOf returns the row of the stage that a record has come to; -1: none. The mode may have
+// changed since, so that the row of the name need not apply any more.
+func indexOf(rec *journal.Record) int {
+	found, c := -1, courseOf(rec)
+	for i, s := range stages() {
+		if s.name != rec.Stage {
+			continue
 		}
-	}
-	return stage{}
-}
-
-// next is the stage that comes after the one that was reached.
-func next(rec *journal.Record) stage {
-	all, names := stagesOf(courseOf(rec)), map[journal.Stage]bool{}
-	for _, s := range stages() { // those up to the one that was reached, if that applies or not
-		if names[s.name] = true; s.name == rec.Stage {
+		if found = i; c.takes(s) {
 			break
 		}
 	}
-	if i := slices.IndexFunc(all, func(s stage) bool { return s.name == rec.Stage }); i >= 0 {
-		return all[i+1]
-	}
-	if rec.Stage == journal.Planned {
-		return all[0]
-	}
-	return all[slices.IndexFunc(all, func(s stage) bool { return !names[s.name] })]
+	return found
 }
 
-// steps are those of a volume of which there is a replacement.
+// presenceAt returns which PersistentVolume there is at the stage of a record; zero: it has none.
+func presenceAt(rec *journal.Record) presence {
+	if i := indexOf(rec); i >= 0 {
+		return stages()[i].pv
+	}
+	return 0
+}
+
+// next returns the stage that comes after the one that was reached.
+func next(rec *journal.Record) stage {
+	left := stages()[indexOf(rec)+1:]
+	return left[slices.IndexFunc(left, courseOf(rec).takes)]
+}
+
+// steps returns those of a volume of which there is a replacement.
 func steps(v *PlannedVolume, r *rendered, attaches bool) (all []Step) {
-	for _, s := range stagesOf(coursePlanned(v, attaches)) {
+	c := coursePlanned(v, attaches)
+	for _, s := range stages() {
+		if !c.takes(s) {
+			continue
+		}
 		if does, request := s.plan(v, r); does != "" {
 			all = append(all, Step{s.name, does, request})
 		}
@@ -162,12 +151,40 @@ func steps(v *PlannedVolume, r *rendered, attaches bool) (all []Step) {
 
 func pvPath(v *PlannedVolume) string { return "persistentvolumes/" + v.Name }
 
+func planBackUp(*PlannedVolume, *rendered) (does, request string) {
+	return "write the PersistentVolume, its claim, its VolumeAttachments and its pods' owners to the journal, and the replacement", "create configmaps/flex2csi-migration-… in flex2csi"
+}
+
 func planRetain(v *PlannedVolume, _ *rendered) (does, request string) {
 	does = "make sure that nothing deletes what is stored, and read that back"
 	if v.Original.ReclaimPolicy != policyRetain {
 		request = "patch " + pvPath(v) + " (persistentVolumeReclaimPolicy: Retain)"
 	}
 	return does, request
+}
+
+func planWaitForNoPods(*PlannedVolume, *rendered) (does, request string) {
+	return "wait until no pod uses the claim and no node has the volume: a person stops them", ""
+}
+
+func planAccept(v *PlannedVolume, _ *rendered) (does, request string) {
+	return "look at all of this once more, and have the API server accept the replacement as a dry run", "create " + pvPath(v) + " (dry run)"
+}
+
+func planDelete(v *PlannedVolume, _ *rendered) (does, request string) {
+	return "delete the PersistentVolume, which stays until its finalizers are gone", "delete " + pvPath(v) + " (uid " + v.Original.UID + ", and its resourceVersion)"
+}
+
+func planRemove(v *PlannedVolume, r *rendered) (does, request string) {
+	return "take away " + list(r.removed) + "; from here the claim is Lost", "patch " + pvPath(v) + " (uid, resourceVersion, metadata.finalizers)"
+}
+
+func planStop(v *PlannedVolume, _ *rendered) (does, request string) {
+	return "evict the pod (its successor waits for the claim), and wait until its node has let go of the volume", "create pods/eviction " + first(v.Pods).Name
+}
+
+func planCreate(v *PlannedVolume, _ *rendered) (does, request string) {
+	return "create the replacement of the same name", "create " + pvPath(v)
 }
 
 func planBind(v *PlannedVolume, _ *rendered) (does, request string) {
@@ -177,7 +194,11 @@ func planBind(v *PlannedVolume, _ *rendered) (does, request string) {
 	return "have the volume controller look at the claim at once, which it does when that changes and else every 15 s, and wait until it is Bound", "patch persistentvolumeclaims " + v.Claim + " (annotation " + MigratedLabel + ")"
 }
 
-func planTakenOver(v *PlannedVolume, _ *rendered) (does, request string) {
+func planAttach(*PlannedVolume, *rendered) (does, request string) {
+	return "wait until the control plane has adopted the VolumeAttachments", ""
+}
+
+func planTakeOver(v *PlannedVolume, _ *rendered) (does, request string) {
 	if v.Method == PodRestart {
 		return "wait until the pod that comes after it is Ready", ""
 	}

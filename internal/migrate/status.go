@@ -51,12 +51,14 @@ const (
 	Removed State = "Removed"
 	// Contradictory: another client has made another volume of it.
 	Contradictory State = "Contradictory"
+	// NoRecord: it was begun, is not finished, and only the copy of its record is left.
+	NoRecord State = "NoRecord"
 )
 
 // String is for people. What needs attention is in capitals.
 func (s State) String() string {
 	return cmp.Or(map[State]string{
-		UnderWay: "under way", Halted: "HALTED", WithoutVolume: "NO VOLUME", Migrated: "migrated", TakenBack: "taken back", Removed: "removed",
+		UnderWay: "under way", Halted: "HALTED", WithoutVolume: "NO VOLUME", Migrated: "migrated", TakenBack: "taken back", Removed: "removed", NoRecord: "NO RECORD",
 	}[s], "CHANGED")
 }
 
@@ -88,12 +90,12 @@ type VolumeStatus struct {
 
 // Status looks at all volumes that were migrated, are on their way, or were
 // taken back.
-func (o *Observer) Status(ctx context.Context) (*Situation, error) {
-	s, err := o.observe(ctx)
+func (observer *Observer) Status(ctx context.Context) (*Situation, error) {
+	s, err := observer.observe(ctx)
 	if err != nil {
 		return nil, err
 	}
-	t := &Situation{APIVersion: apiVersion, Kind: situationKind, Made: s.now, Server: o.Server, Holder: o.holder(ctx, s), Volumes: []VolumeStatus{}, Remaining: map[string]int{}}
+	t := &Situation{APIVersion: apiVersion, Kind: situationKind, Made: s.now, Server: observer.Server, Holder: observer.holder(ctx, s), Volumes: []VolumeStatus{}, Remaining: map[string]int{}}
 	for _, name := range s.names() {
 		t.Volumes = append(t.Volumes, s.status(ctx, name, t.Holder))
 	}
@@ -108,12 +110,12 @@ func (o *Observer) Status(ctx context.Context) (*Situation, error) {
 
 // Halted are the volumes with a migration that was begun, is not finished, and that no
 // process continues. It is quick, for commands with another purpose.
-func (o *Observer) Halted(ctx context.Context) (all []VolumeStatus, err error) {
-	records, err := o.Journal.List(ctx)
+func (observer *Observer) Halted(ctx context.Context) (all []VolumeStatus, err error) {
+	records, err := observer.Journal.List(ctx)
 	if _, err := journal.Unread(err); err != nil {
 		return nil, err
 	}
-	s := &observed{w: newWorld(o.Client, nil), now: o.Now().UTC(), volumes: map[string]*volume{}, records: map[string]*journal.Record{}}
+	s := &observed{w: newWorld(observer.Client, nil), now: observer.Now().UTC(), volumes: map[string]*volume{}, records: map[string]*journal.Record{}}
 	for _, r := range records {
 		if !r.Unfinished() {
 			continue
@@ -126,7 +128,7 @@ func (o *Observer) Halted(ctx context.Context) (all []VolumeStatus, err error) {
 	}
 	holder := ""
 	if len(s.records) > 0 {
-		holder = o.holder(ctx, s)
+		holder = observer.holder(ctx, s)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.records)) {
 		if v := s.status(ctx, name, holder); v.State == Halted || v.State == WithoutVolume {
@@ -137,12 +139,15 @@ func (o *Observer) Halted(ctx context.Context) (all []VolumeStatus, err error) {
 }
 
 // names are the volumes that have to do with migrations.
-func (s *observed) names() []string {
+func (seen *observed) names() []string {
 	all := map[string]bool{}
-	for name := range s.records {
+	for name := range seen.records {
 		all[name] = true
 	}
-	for name, pv := range s.volumes {
+	for name := range seen.lost {
+		all[name] = true
+	}
+	for name, pv := range seen.volumes {
 		if migrated(pv) {
 			all[name] = true
 		}
@@ -150,8 +155,11 @@ func (s *observed) names() []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-func (s *observed) status(ctx context.Context, name, holder string) VolumeStatus {
-	r, pv := s.records[name], s.volumes[name]
+func (seen *observed) status(ctx context.Context, name, holder string) VolumeStatus {
+	r, pv, lost := seen.records[name], seen.volumes[name], seen.lost[name]
+	if lost != nil {
+		r = lost.Record
+	}
 	if r != nil && r.TakenBack() && migrated(pv) { // again, with another journal
 		r = nil
 	}
@@ -160,20 +168,22 @@ func (s *observed) status(ctx context.Context, name, holder string) VolumeStatus
 		v.Claim, v.FlexDriver, v.CSIDriver, v.Handle = r.Claim, r.FlexDriver, r.CSIDriver, r.VolumeHandle
 		v.Direction, v.Mode, v.Stage, v.Since = r.Direction, r.Mode, r.Stage, r.Times[r.Stage]
 		v.Trouble, v.By, v.Requests = r.Trouble, r.By, r.Requests
-		v.LostSeconds = lost(r).Seconds()
+		v.LostSeconds = lostFor(r).Seconds()
 	} else {
 		v.Claim, v.FlexDriver, v.Since = pv.claim(), pv.Annotations[FlexDriverAnnotation], pv.CreationTimestamp.UTC()
 		v.CSIDriver, v.Handle = pv.csi()
 	}
-	v.State = state(r, pv, holder)
+	if v.State = state(r, pv, holder); lost != nil {
+		v.State = NoRecord
+	}
 	if v.State == TakenBack && r.PutBack != rolledBack && r.PutBack != "" {
 		v.trouble("put back by itself: " + r.PutBack)
 	}
 	if v.Now == "CSI" {
 		namespace, _, _ := strings.Cut(v.Claim, "/")
-		v.OldMounts = s.mounts(ctx, v.CSIDriver, v.Handle, namespace)
+		v.OldMounts = seen.mounts(ctx, v.CSIDriver, v.Handle, namespace)
 	}
-	v.advise()
+	v.advise(lost)
 	return v
 }
 
@@ -200,7 +210,7 @@ func state(r *journal.Record, pv *volume, holder string) State {
 }
 
 // advise says what is wrong and what a person does about it.
-func (v *VolumeStatus) advise() {
+func (v *VolumeStatus) advise(lost *journal.LostError) {
 	goOn := "flex2csi migrate resume " + shell.Quote(v.Name)
 	back := "flex2csi migrate rollback " + shell.Quote(v.Name)
 	if v.Direction == journal.ToFlexVolume {
@@ -214,6 +224,13 @@ func (v *VolumeStatus) advise() {
 		v.Next = "at once: " + goOn
 	case Halted:
 		v.Next = goOn
+	case NoRecord:
+		v.trouble(lost.Reason())
+		v.Next = lost.Restore() + " puts it back, then " + goOn
+		if v.Now == "none" {
+			v.trouble("there is no PersistentVolume now: the claim is Lost")
+			v.Next = "at once: " + v.Next
+		}
 	case Contradictory:
 		v.trouble(fmt.Sprintf("it was finished as %s, and is %s now: another client has replaced it", volumeType(v.Direction), v.Now))
 		v.Next = "find out who: kubectl get pv " + shell.Quote(v.Name) + " -o yaml --show-managed-fields; then migrate it once more, or leave it"
@@ -240,14 +257,14 @@ func volumeType(d journal.Direction) string {
 
 // Filter returns the situation of some volumes, by their names or claims; names
 // that are none are returned as well.
-func (t *Situation) Filter(names []string) (*Situation, []string) {
+func (situation *Situation) Filter(names []string) (*Situation, []string) {
 	if len(names) == 0 {
-		return t, nil
+		return situation, nil
 	}
-	shown, missing := *t, slices.Clone(names)
+	shown, missing := *situation, slices.Clone(names)
 	shown.Volumes = []VolumeStatus{}
-	for _, v := range t.Volumes {
-		if slices.Contains(names, v.Name) || v.Claim != "" && slices.Contains(names, v.Claim) {
+	for _, v := range situation.Volumes {
+		if slices.Contains(names, v.Name) || (v.Claim != "" && slices.Contains(names, v.Claim)) {
 			shown.Volumes = append(shown.Volumes, v)
 			missing = slices.DeleteFunc(missing, func(n string) bool { return n == v.Name || n == v.Claim })
 		}
@@ -257,27 +274,27 @@ func (t *Situation) Filter(names []string) (*Situation, []string) {
 
 // Urgent is an error if a claim has no volume and no process gives it one, or if that is not
 // known.
-func (t *Situation) Urgent() error {
-	if names := t.withoutVolume(); len(names) > 0 {
-		return errors.Join(fmt.Errorf("%s stopped where there is no PersistentVolume: flex2csi migrate resume, or rollback", list(names)), t.unread)
+func (situation *Situation) Urgent() error {
+	if names := situation.withoutVolume(); len(names) > 0 {
+		return errors.Join(fmt.Errorf("%s stopped where there is no PersistentVolume: flex2csi migrate resume, or rollback", list(names)), situation.unread)
 	}
-	return t.unread
+	return situation.unread
 }
 
 // withoutVolume are the volumes where a claim has none.
-func (t *Situation) withoutVolume() (names []string) {
-	for i := range t.Volumes {
-		if t.Volumes[i].State == WithoutVolume {
-			names = append(names, t.Volumes[i].Name)
+func (situation *Situation) withoutVolume() (names []string) {
+	for i := range situation.Volumes {
+		if situation.Volumes[i].State == WithoutVolume {
+			names = append(names, situation.Volumes[i].Name)
 		}
 	}
 	return names
 }
 
 // ObjectNames are the volumes, as type/name.
-func (t *Situation) ObjectNames() (names []string) {
-	for i := range t.Volumes {
-		names = append(names, "persistentvolume/"+t.Volumes[i].Name)
+func (situation *Situation) ObjectNames() (names []string) {
+	for i := range situation.Volumes {
+		names = append(names, "persistentvolume/"+situation.Volumes[i].Name)
 	}
 	return names
 }

@@ -15,45 +15,45 @@ import (
 
 // Show makes what is urgent, a line for each volume, and below it what is wrong and what to do;
 // wide shows all that is known.
-func (t *Situation) Show(view report.View) *report.Report {
+func (situation *Situation) Show(view report.View) *report.Report {
 	if view == report.Page {
-		return t.page()
+		return situation.page()
 	}
 	columns := []string{"Volume", "Claim", "Now", "State", "Stage", "Since", "Old mounts"}
 	if view == report.Wide {
 		columns = append(columns, "To", "Mode", "FlexVolume driver", "CSI driver", "Handle", "By", "Requests")
 	}
-	volumes := report.Of(t.Volumes, func(v VolumeStatus) []string {
-		cells := []string{v.Name, v.Claim, v.Now, v.State.String(), string(v.Stage), t.age(v.Since), strconv.Itoa(len(v.OldMounts))}
+	volumes := report.Of(situation.Volumes, func(v VolumeStatus) []string {
+		cells := []string{v.Name, v.Claim, v.Now, v.State.String(), string(v.Stage), situation.age(v.Since), strconv.Itoa(len(v.OldMounts))}
 		return append(cells, volumeType(v.Direction), string(v.Mode), v.FlexDriver, v.CSIDriver, v.Handle, v.By, strconv.Itoa(v.Requests))[:len(columns)]
 	}, columns...)
 	r := &report.Report{}
-	if names := t.withoutVolume(); len(names) > 0 {
+	if names := situation.withoutVolume(); len(names) > 0 {
 		r.Sections = append(r.Sections, report.Section{Notes: []report.Note{{
 			Text:    fmt.Sprintf("URGENT: a migration stopped where there is no PersistentVolume: %s. Do this now:", strings.Join(names, ", ")),
 			Command: "flex2csi migrate resume " + strings.Join(names, " "),
 		}}})
 	}
-	if len(t.Volumes) > 0 {
+	if len(situation.Volumes) > 0 {
 		r.Sections = append(r.Sections, report.Section{Rows: volumes})
 	}
 	var notes []report.Note
-	for i := range t.Volumes {
-		notes = append(notes, t.Volumes[i].notes(view == report.Wide)...)
+	for i := range situation.Volumes {
+		notes = append(notes, situation.Volumes[i].notes(view == report.Wide)...)
 	}
-	for _, p := range t.Problems {
+	for _, p := range situation.Problems {
 		notes = append(notes, report.Note{Text: "not known: " + p})
 	}
-	r.Sections = append(r.Sections, report.Section{Notes: notes}, report.Section{Lines: true, Notes: t.summary()})
+	r.Sections = append(r.Sections, report.Section{Notes: notes}, report.Section{Lines: true, Notes: situation.summary()})
 	return r
 }
 
 // age is how long ago something was, as kubectl shows it.
-func (t *Situation) age(at time.Time) string {
+func (situation *Situation) age(at time.Time) string {
 	if at.IsZero() {
 		return "-"
 	}
-	switch d := t.Made.Sub(at); {
+	switch d := situation.Made.Sub(at); {
 	case d < 2*time.Minute:
 		return fmt.Sprintf("%ds", max(0, int(d.Seconds())))
 	case d < 2*time.Hour:
@@ -88,14 +88,14 @@ func (v *VolumeStatus) notes(isWide bool) []report.Note {
 }
 
 // summary counts.
-func (t *Situation) summary() []report.Note {
+func (situation *Situation) summary() []report.Note {
 	count, mounts := map[State]int{}, 0
-	for _, v := range t.Volumes {
+	for _, v := range situation.Volumes {
 		count[v.State]++
 		mounts += len(v.OldMounts)
 	}
 	parts := []string{fmt.Sprintf("%d volumes are migrated, %d taken back", count[Migrated], count[TakenBack])}
-	for _, s := range []State{UnderWay, Halted, WithoutVolume, Contradictory, Removed} {
+	for _, s := range []State{UnderWay, Halted, WithoutVolume, NoRecord, Contradictory, Removed} {
 		if count[s] > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", count[s], s))
 		}
@@ -105,18 +105,18 @@ func (t *Situation) summary() []report.Note {
 		text += ", until their pods are restarted, whenever that suits"
 	}
 	var rest []string
-	for _, driver := range slices.Sorted(maps.Keys(t.Remaining)) {
-		rest = append(rest, fmt.Sprintf("%d of %s", t.Remaining[driver], driver))
+	for _, driver := range slices.Sorted(maps.Keys(situation.Remaining)) {
+		rest = append(rest, fmt.Sprintf("%d of %s", situation.Remaining[driver], driver))
 	}
 	all := report.Notes(text+".", "FlexVolumes that are left: "+cmp.Or(strings.Join(rest, ", "), "none")+".")
-	if t.Holder != "" {
-		all = append(all, report.Note{Text: t.Holder + " migrates just now."})
+	if situation.Holder != "" {
+		all = append(all, report.Note{Text: situation.Holder + " migrates just now."})
 	}
 	return all
 }
 
-func (t *Situation) page() *report.Report {
-	volumes := report.Of(t.Volumes, func(v VolumeStatus) []string {
+func (situation *Situation) page() *report.Report {
+	volumes := report.Of(situation.Volumes, func(v VolumeStatus) []string {
 		since := ""
 		if !v.Since.IsZero() {
 			since = v.Since.UTC().Format(madeLayout)
@@ -124,38 +124,38 @@ func (t *Situation) page() *report.Report {
 		return []string{v.Name, v.Claim, v.FlexDriver, v.CSIDriver, v.State.String(), string(v.Stage), since, seconds(v.LostSeconds), strconv.Itoa(len(v.OldMounts)), v.Trouble, v.Next}
 	}, "Name", "Claim", "FlexVolume driver", "CSI driver", "State", "Stage", "Since", "Lost, seconds", "Pods with the old mount", "Trouble", "Next")
 	remaining, migrated := 0, 0
-	for _, n := range t.Remaining {
+	for _, n := range situation.Remaining {
 		remaining += n
 	}
-	for _, v := range t.Volumes {
+	for _, v := range situation.Volumes {
 		if v.State == Migrated {
 			migrated++
 		}
 	}
 	count := func(title string, text func(VolumeStatus) string) report.Chart {
-		return report.Count(title, t.Volumes, func(v VolumeStatus) []string { return []string{text(v)} })
+		return report.Count(title, situation.Volumes, func(v VolumeStatus) []string { return []string{text(v)} })
 	}
 	return &report.Report{
-		Title: "Migrations", Subtitle: t.Server + ", " + t.Made.UTC().Format(madeLayout),
+		Title: "Migrations", Subtitle: situation.Server + ", " + situation.Made.UTC().Format(madeLayout),
 		Facts: []report.Fact{
-			{Name: "Volumes of migrations", Value: strconv.Itoa(len(t.Volumes))},
+			{Name: "Volumes of migrations", Value: strconv.Itoa(len(situation.Volumes))},
 			{Name: "Migrated", Value: strconv.Itoa(migrated)},
 			{Name: "FlexVolumes that are left", Value: strconv.Itoa(remaining)},
-			{Name: "Migrates now", Value: dash(t.Holder)},
+			{Name: "Migrates now", Value: dash(situation.Holder)},
 		},
 		Charts: []report.Chart{
 			count("By state", func(v VolumeStatus) string { return v.State.String() }),
-			report.Sorted("FlexVolumes that are left, by driver", t.Remaining),
-			t.lostTimes(),
+			report.Sorted("FlexVolumes that are left, by driver", situation.Remaining),
+			situation.lostTimes(),
 			count("By driver", func(v VolumeStatus) string { return v.FlexDriver }),
 			count("By namespace", func(v VolumeStatus) string { return namespaceOf(v.Claim) }),
 		},
-		Sections: []report.Section{{Heading: "Not known", Notes: report.Notes(t.Problems...)}, {Rows: volumes}},
+		Sections: []report.Section{{Heading: "Not known", Notes: report.Notes(situation.Problems...)}, {Rows: volumes}},
 	}
 }
 
 // lostTimes is for how long claims were Lost; without bars if none was.
-func (t *Situation) lostTimes() report.Chart {
+func (situation *Situation) lostTimes() report.Chart {
 	times := []struct {
 		below float64
 		bar   report.Bar
@@ -167,7 +167,7 @@ func (t *Situation) lostTimes() report.Chart {
 		{math.Inf(1), report.Bar{Name: "15 s and more"}},
 	}
 	known := false
-	for _, v := range t.Volumes {
+	for _, v := range situation.Volumes {
 		if v.LostSeconds <= 0 {
 			continue
 		}

@@ -25,8 +25,8 @@ import (
 // Lost. It has agreed right before.
 const evictFor = 2 * time.Minute
 
-// users are the pods that use the claim and are not over.
-func (m *migration) users(ctx context.Context) (all []*corev1.Pod, err error) {
+// listUsers returns the pods that use the claim and are not over.
+func (m *migration) listUsers(ctx context.Context) (all []*corev1.Pod, err error) {
 	namespace, claim, ok := strings.Cut(m.rec.Claim, "/")
 	if !ok {
 		return nil, nil
@@ -40,12 +40,12 @@ func (m *migration) users(ctx context.Context) (all []*corev1.Pod, err error) {
 	return all, err
 }
 
-// empty waits until no pod uses the claim: a person stops them.
-func (m *migration) empty(ctx context.Context) error {
+// waitForNoPods waits until no pod uses the claim: a person stops them.
+func (m *migration) waitForNoPods(ctx context.Context) error {
 	err := m.wait(ctx, waitFor{
 		what: "the pods of claim " + m.rec.Claim,
 		look: func(ctx context.Context) (string, error) {
-			all, err := m.users(ctx)
+			all, err := m.listUsers(ctx)
 			if err != nil || len(all) == 0 {
 				return "", err
 			}
@@ -56,7 +56,7 @@ func (m *migration) empty(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return m.letGo(ctx)
+	return m.waitForNodes(ctx)
 }
 
 func names(pods []*corev1.Pod) string {
@@ -67,28 +67,28 @@ func names(pods []*corev1.Pod) string {
 	return strings.Join(all, ", ")
 }
 
-// letGo waits until no node has the volume any more.
-func (m *migration) letGo(ctx context.Context) error {
-	return m.wait(ctx, waitFor{what: "PersistentVolume " + m.rec.Volume, look: m.holders, whole: m.inWindow()})
+// waitForNodes waits until no node has the volume any more.
+func (m *migration) waitForNodes(ctx context.Context) error {
+	return m.wait(ctx, waitFor{what: "PersistentVolume " + m.rec.Volume, look: m.findHolder, whole: m.inWindow()})
 }
 
-// holders says who still has the volume: the bridge of a node, a
+// findHolder says who still has the volume: the bridge of a node, a
 // VolumeAttachment, a kubelet, a vendor's driver in kube-controller-manager.
 //
 // Where pods were, their nodes are asked. Where none was, any node may have it, and feeds that
 // may be behind do not decide that none has.
-func (m *migration) holders(ctx context.Context) (string, error) {
+func (m *migration) findHolder(ctx context.Context) (string, error) {
 	w := m.world()
-	held, err := m.heldBy(ctx, w)
+	held, err := m.findHolderIn(ctx, w)
 	if held != "" || err != nil || w.feeds == nil || len(m.nodesOfPods()) > 0 {
 		return held, err
 	}
 	w = m.world()
 	w.current = true
-	return m.heldBy(ctx, w)
+	return m.findHolderIn(ctx, w)
 }
 
-func (m *migration) heldBy(ctx context.Context, w *world) (string, error) {
+func (m *migration) findHolderIn(ctx context.Context, w *world) (string, error) {
 	documents, err := w.documents(ctx)
 	if err != nil {
 		return "", err
@@ -106,7 +106,7 @@ func (m *migration) heldBy(ctx context.Context, w *world) (string, error) {
 		default:
 			continue
 		}
-		if held, err := m.heldOn(ctx, w, document.Name, says); held != "" || err != nil {
+		if held, err := m.findHolderOn(ctx, w, document.Name, says); held != "" || err != nil {
 			return held, err
 		}
 	}
@@ -118,20 +118,20 @@ func (m *migration) heldBy(ctx context.Context, w *world) (string, error) {
 		return "it is still attached to node " + va.Spec.NodeName + " (VolumeAttachment " + va.Name + "); kubectl describe volumeattachment " + va.Name + " says what keeps it there", nil
 	}
 	for _, node := range m.nodesOfPods() {
-		if held, err := m.heldOn(ctx, w, node, ""); held != "" || err != nil {
+		if held, err := m.findHolderOn(ctx, w, node, ""); held != "" || err != nil {
 			return held, err
 		}
 	}
-	return m.vendorHolds(ctx, w)
+	return m.findVendor(ctx, w)
 }
 
-// heldOn says whether a node still has the volume, which the bridge there may say. Of a node that
+// findHolderOn says whether a node still has the volume, which the bridge there may say. Of a node that
 // does not answer neither that nor volumesInUse is heard again. Once the operator says that it is
 // off, Kubernetes goes by that and does not wait for the kubelet either
 // (pkg/controller/volume/attachdetach/reconciler/reconciler.go, hasOutOfServiceTaint, and
 // pkg/controller/podgc/gc_controller.go, gcTerminating, Kubernetes v1.37.1); what then takes the
 // volume from the node is the end of its VolumeAttachment.
-func (m *migration) heldOn(ctx context.Context, w *world, name, bridge string) (string, error) {
+func (m *migration) findHolderOn(ctx context.Context, w *world, name, bridge string) (string, error) {
 	node, err := get(ctx, w, objects.Nodes(), "", name)
 	switch {
 	case err != nil:
@@ -176,7 +176,7 @@ func (m *migration) evict(ctx context.Context, dryRun bool) (missing string, err
 	return "", nil
 }
 
-// makeWay is between the old volume and the new one. Volumes that are replaced
+// mayCreate looks whether a pod has come while there was no volume. Volumes that are replaced
 // under running pods have them only on nodes that were looked at, the others have
 // none. The claim is Lost: the scheduler places no pod of
 // it (pkg/scheduler/framework/plugins/volumebinding/volume_binding.go, PreFilter),
@@ -184,13 +184,8 @@ func (m *migration) evict(ctx context.Context, dryRun bool) (missing string, err
 // (pkg/kubelet/volumemanager/populator/desired_state_of_world_populator.go,
 // getPVCExtractPV, Kubernetes v1.37.1). So no pod can come while this checks
 // whether one has come before; an error has the old volume put back.
-func (m *migration) makeWay(ctx context.Context) error {
-	if m.rec.Mode == journal.Rolling && m.rec.Stage != journal.Stopped {
-		if err := m.stop(ctx); err != nil {
-			return err
-		}
-	}
-	all, err := m.users(ctx)
+func (m *migration) mayCreate(ctx context.Context) error {
+	all, err := m.listUsers(ctx)
 	if err != nil {
 		return err
 	}
@@ -204,15 +199,33 @@ func (m *migration) makeWay(ctx context.Context) error {
 	if len(all) > 0 {
 		return terminal("%s has come meanwhile, on node %s; plan again", names(all[:1]), all[0].Spec.NodeName)
 	}
-	return m.acceptedByOthers(ctx)
+	return m.checkVendor(ctx)
 }
 
-// stop evicts the pod, with a successor that waits for the claim, and waits until its
-// node has let go of the volume.
-func (m *migration) stop(ctx context.Context) error {
-	if err := m.writeStage(ctx, journal.Deleted); err != nil {
+// stopPods evicts the pod, with a successor that waits for the claim, and waits until its
+// node has let go of the volume. If that cannot be, the old volume is created again.
+func (m *migration) stopPods(ctx context.Context) error {
+	pv, err := m.lookBetween(ctx)
+	if err != nil || pv != nil { // they were stopped before that was created
 		return err
 	}
+	err = m.save(ctx) // a pod may take minutes to end
+	if err == nil {
+		err = m.evictAndWait(ctx)
+	}
+	if err != nil {
+		return m.turnBack(ctx, err)
+	}
+	err = m.writeStage(ctx, journal.Stopped)
+	if objects.OutcomeOf(err) == objects.Refused { // put back, the next pod would start, and have to be evicted as well
+		m.tell(Troubled, m.rec.Stage, err.Error())
+		m.setStage(journal.Stopped)
+		return nil
+	}
+	return err
+}
+
+func (m *migration) evictAndWait(ctx context.Context) error {
 	err := m.wait(ctx, waitFor{
 		what: "a PodDisruptionBudget", atMost: min(evictFor, m.r.timeout()), whole: true,
 		look: func(ctx context.Context) (string, error) { return m.evict(ctx, false) },
@@ -236,25 +249,17 @@ func (m *migration) stop(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := m.letGo(ctx); err != nil {
-		return err
-	}
-	err = m.writeStage(ctx, journal.Stopped)
-	if objects.OutcomeOf(err) == objects.Refused { // put back, the next pod would start, and have to be evicted as well
-		m.tell(Troubled, m.rec.Stage, err.Error())
-		m.rec.Stage, err = journal.Stopped, nil
-	}
-	return err
+	return m.waitForNodes(ctx)
 }
 
-// successor waits until a pod has come in the place of the one that was stopped,
+// waitForSuccessor waits until a pod has come in the place of the one that was stopped,
 // and is Ready. None comes if what makes them is gone or scaled to zero.
-func (m *migration) successor(ctx context.Context) error {
+func (m *migration) waitForSuccessor(ctx context.Context) error {
 	var none bool
 	err := m.wait(ctx, waitFor{
 		what: "the pod that comes after " + m.rec.Pods[0].Name,
 		look: func(ctx context.Context) (string, error) {
-			all, err := m.users(ctx)
+			all, err := m.listUsers(ctx)
 			if err != nil {
 				return "", err
 			}

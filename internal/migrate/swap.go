@@ -23,9 +23,9 @@ import (
 //
 //   - Nothing deletes what is stored. The volume that goes has policy Retain, which
 //     was read back, and so has the one that comes, until its claim is bound to it.
-//   - The one that comes is in the journal before the other one goes: on disk and
-//     in the cluster, both read back or written for good (Save). The API server
-//     has accepted it as a dry run.
+//   - The one that comes is in the journal before the other one goes: in the cluster,
+//     where the first record was compared with what was written, and a copy on the disk
+//     (Save). The API server has accepted it as a dry run.
 //   - What goes is deleted only as the very object that was looked at: DELETE has
 //     its uid and resourceVersion, and so has the patch that takes its finalizers.
 //   - Each request follows an observation of the cluster, and is made again only
@@ -52,7 +52,7 @@ const (
 // observe reads the object. It asks for the object as it is stored now, not
 // as some cache has it.
 func (m *migration) observe(ctx context.Context) (swapState, *volume, error) {
-	pv, err := m.volume(ctx)
+	pv, err := m.getVolume(ctx)
 	switch {
 	case err != nil:
 		return unmanaged, nil, err
@@ -66,51 +66,52 @@ func (m *migration) observe(ctx context.Context) (swapState, *volume, error) {
 		return unmanaged, pv, nil
 	case m.matches(pv, m.rec.To):
 		return newPresent, pv, nil
-	case m.matches(pv, m.otherOne()):
+	case m.matches(pv, m.otherVolume()):
 		return reverted, pv, nil
 	}
 	return unmanaged, pv, nil
 }
 
-// replace makes the swap, beginning anywhere in it.
-func (m *migration) replace(ctx context.Context) error {
-	for {
-		state, pv, err := m.observe(ctx)
-		if objects.OutcomeOf(err) == objects.Refused && m.inWindow() { // as with a token that has just ended
-			err = retryable{err}
-		}
-		if err != nil {
-			return err
-		}
-		m.opened = m.opened || state != oldPresent
-		switch state {
-		case oldPresent:
-			err = m.deleteOld(ctx, pv)
-		case oldDeleting:
-			err = m.removeFinalizers(ctx, pv)
-		case absent:
-			err = m.createReplacement(ctx)
-		case newPresent:
-			m.rec.CreatedUID = string(pv.UID)
-			return m.writeStage(ctx, journal.Created)
-		default:
-			err = m.notOurs(state, pv)
-		}
-		if err != nil || m.rec.Stage == journal.BackedUp || m.rec.Stage == journal.Created { // to be accepted again, or done
-			return err
-		}
+// look observes what the swap has come to, and is an error where that was not foreseen.
+func (m *migration) look(ctx context.Context) (swapState, *volume, error) {
+	state, pv, err := m.observe(ctx)
+	switch {
+	case objects.OutcomeOf(err) == objects.Refused && m.inWindow(): // as with a token that has just ended
+		return state, nil, retryable{err}
+	case err != nil:
+		return state, nil, err
 	}
+	m.opened = m.opened || state != oldPresent
+	if state == reverted || state == unmanaged {
+		return state, nil, m.notOurs(state, pv)
+	}
+	return state, pv, nil
+}
+
+// lookBetween returns the volume that is to come; nil if there is none. The other one has to go
+// first: errMoved.
+func (m *migration) lookBetween(ctx context.Context) (*volume, error) {
+	state, pv, err := m.look(ctx)
+	if err == nil && (state == oldPresent || state == oldDeleting) {
+		m.rec.Stage, err = journal.Deleting, errMoved
+	}
+	return pv, err
 }
 
 // deleteOld deletes the volume that is to go, if it is the very one that this
-// process has accepted. It stays as long as it has finalizers.
-func (m *migration) deleteOld(ctx context.Context, pv *volume) error {
+// process has accepted. It stays as long as it has finalizers. The stage is written down before
+// the request: what goes and what comes has to be in the journal then.
+func (m *migration) deleteOld(ctx context.Context) error {
+	state, pv, err := m.look(ctx)
+	if err != nil || state != oldPresent {
+		return err
+	}
 	version := pv.ResourceVersion
 	if version != m.acceptedVersion {
 		return m.returnToBackedUp()
 	}
 	m.rec.FromResourceVersion = version
-	if err := m.writeStage(ctx, journal.Deleting); err != nil { // to and from are written down here
+	if err := m.writeStage(ctx, journal.Deleting); err != nil {
 		return err
 	}
 	if err := m.checkLease(); err != nil {
@@ -119,38 +120,53 @@ func (m *migration) deleteOld(ctx context.Context, pv *volume) error {
 	return m.c.Patient().Delete(objects.Short(ctx), objects.PersistentVolumes().Resource, "", m.rec.Volume, metav1.Preconditions{UID: new(types.UID(m.rec.FromUID)), ResourceVersion: &version})
 }
 
+// removeOld has the volume go that is being deleted. The stage is written down with the next one,
+// as its claim is Lost from here.
+func (m *migration) removeOld(ctx context.Context) error {
+	for {
+		state, pv, err := m.look(ctx)
+		switch {
+		case err != nil:
+			return err
+		case state == oldPresent: // the request to delete it has had no effect
+			m.rec.Stage = journal.Accepted
+			return errMoved
+		case state != oldDeleting: // since when is not known
+			m.rec.Stage = journal.Deleted
+			return nil
+		}
+		if gone, err := m.removeFinalizers(ctx, pv); gone || err != nil {
+			return err
+		}
+	}
+}
+
 // removeFinalizers takes the finalizers of a volume that is being deleted, which is when
 // it goes. Taken before, kubernetes.io/pv-protection would be put back at once
 // (pkg/controller/volume/pvprotection/pv_protection_controller.go, Kubernetes
 // v1.37.1).
-func (m *migration) removeFinalizers(ctx context.Context, pv *volume) error {
+func (m *migration) removeFinalizers(ctx context.Context, pv *volume) (gone bool, err error) {
 	finalizers, others := sortFinalizers(pv)
 	if len(others) > 0 {
-		return terminal("PersistentVolume %s is being deleted and has got the finalizer %s meanwhile: it stays until its owner removes that; then resume", m.rec.Volume, others[0])
+		return false, terminal("PersistentVolume %s is being deleted and has got the finalizer %s meanwhile: it stays until its owner removes that; then resume", m.rec.Volume, others[0])
 	}
 	if len(finalizers) == 0 { // it is on its way
-		return sleep(ctx, 100*time.Millisecond)
+		return false, sleep(ctx, 100*time.Millisecond)
 	}
 	if pv.policy() != policyRetain { // another client has changed that since
-		return errors.Join(m.keep(ctx), sleep(ctx, 100*time.Millisecond))
+		return false, errors.Join(m.patchRetain(ctx), sleep(ctx, 100*time.Millisecond))
 	}
-	patch, err := withoutFinalizers(m.rec.FromUID, pv.ResourceVersion, finalizers)
-	if err != nil {
-		return err
+	if err := m.patchVolume(ctx, m.c.Patient(), types.JSONPatchType, takeFinalizers(m.rec.FromUID, pv.ResourceVersion, finalizers)); err != nil {
+		return false, err
 	}
-	if err := m.checkLease(); err != nil {
-		return err
-	}
-	if _, err := m.c.Patient().Patch(objects.Short(ctx), objects.PersistentVolumes().Resource, "", m.rec.Volume, types.JSONPatchType, patch); err != nil {
-		return err
-	}
-	m.passed(journal.Deleted)
-	return nil
+	m.setStage(journal.Deleted)
+	m.tellReached(journal.Deleted)
+	return true, nil
 }
 
-// withoutFinalizers is the patch that takes these finalizers of one object; with a
+// takeFinalizers returns the patch that takes these finalizers of one object; with a
 // resourceVersion, as it was then.
-func withoutFinalizers(uid, resourceVersion string, finalizers []string) ([]byte, error) {
+func takeFinalizers(uid, resourceVersion string, finalizers []string) []operation {
 	operations := []operation{
 		{Op: "test", Path: "/metadata/uid", Value: uid},
 		{Op: "test", Path: "/metadata/finalizers", Value: finalizers},
@@ -159,17 +175,22 @@ func withoutFinalizers(uid, resourceVersion string, finalizers []string) ([]byte
 	if resourceVersion != "" {
 		operations = append([]operation{{Op: "test", Path: "/metadata/resourceVersion", Value: resourceVersion}}, operations...)
 	}
-	return json.Marshal(operations)
+	return operations
 }
 
-// createReplacement creates the volume that is to come. If that cannot be, the other one of
+// createNew creates the volume that is to come. If that cannot be, the other one of
 // the two is created: a claim is not left without a volume.
-func (m *migration) createReplacement(ctx context.Context) error {
-	if m.rec.Stage != journal.Stopped {
-		m.rec.Stage = journal.Deleted // which is written down with the next stage
+func (m *migration) createNew(ctx context.Context) error {
+	pv, err := m.lookBetween(ctx)
+	if err != nil {
+		return err
+	}
+	if pv != nil {
+		m.rec.CreatedUID = string(pv.UID)
+		return nil
 	}
 	if m.rec.PutBack == "" {
-		if err := m.makeWay(ctx); err != nil {
+		if err := m.mayCreate(ctx); err != nil {
 			return m.turnBack(ctx, err)
 		}
 	}
@@ -182,23 +203,17 @@ func (m *migration) createReplacement(ctx context.Context) error {
 	stored, err := m.c.Patient().Create(ctx, objects.PersistentVolumes().Resource, &to.Unstructured)
 	switch objects.OutcomeOf(err) {
 	case objects.Done:
-		if err := m.asAsked(to.Object, stored); err != nil {
-			return err
-		}
-		return m.writeStage(ctx, journal.Created)
-	case objects.Exists: // the next observation says which
-		if m.existed++; m.existed > 1 {
-			m.tell(Troubled, m.rec.Stage, fmt.Sprintf("%v, and it is not there; it is tried again", err))
-		}
-		return sleep(ctx, min(time.Duration(m.existed)*100*time.Millisecond, 5*time.Second))
+		return m.checkStored(to.Object, stored)
+	case objects.Exists: // the next look says which
+		return retryable{err}
 	case objects.Refused:
 		return m.turnBack(ctx, err)
 	}
 	return err
 }
 
-// asAsked compares what was stored with what was to be.
-func (m *migration) asAsked(want map[string]any, stored *unstructured.Unstructured) error {
+// checkStored compares what was stored with what was to be.
+func (m *migration) checkStored(want map[string]any, stored *unstructured.Unstructured) error {
 	m.rec.CreatedUID = string(stored.GetUID())
 	if changed := changedBy(want, stored.Object); len(changed) > 0 {
 		return terminal("PersistentVolume %s was stored otherwise than it was to be: %s; find out by which webhook, then resume or roll back", m.rec.Volume, strings.Join(changed, "; "))
@@ -206,7 +221,7 @@ func (m *migration) asAsked(want map[string]any, stored *unstructured.Unstructur
 	return nil
 }
 
-// turnBack has the other one of the two created, once. If that is refused as
+// turnBack has the other one of the two created, once: errMoved. If that is refused as
 // well, it is tried again and again: no other way is as good.
 func (m *migration) turnBack(ctx context.Context, why error) error {
 	switch {
@@ -215,18 +230,18 @@ func (m *migration) turnBack(ctx context.Context, why error) error {
 	case m.rec.PutBack != "":
 		return retryable{why}
 	}
-	m.turn()
+	m.reverse()
 	m.rec.PutBack = why.Error()
 	m.tell(Troubled, m.rec.Stage, fmt.Sprintf("%v; the volume that there was is put back", why))
 	if err := m.save(ctx); err != nil { // that the claim has a volume is worth more
 		m.tell(Troubled, m.rec.Stage, err.Error())
 	}
-	return nil
+	return errMoved
 }
 
-// turn has the record go in the other direction.
-func (m *migration) turn() {
-	m.rec.To = m.otherOne()
+// reverse has the record go in the other direction.
+func (m *migration) reverse() {
+	m.rec.To = m.otherVolume()
 	m.rec.CreatedUID = ""
 	if m.rec.Direction == journal.ToCSI {
 		m.rec.Direction = journal.ToFlexVolume
@@ -235,8 +250,8 @@ func (m *migration) turn() {
 	}
 }
 
-// otherOne is the volume that is not to come.
-func (m *migration) otherOne() json.RawMessage {
+// otherVolume is the volume that is not to come.
+func (m *migration) otherVolume() json.RawMessage {
 	if m.rec.Direction == journal.ToFlexVolume {
 		return m.rec.CSI
 	}

@@ -20,40 +20,40 @@ import (
 // the record, one is the FlexVolume of the driver and the other the CSI volume of the
 // handle, and what is to be created is one of these two.
 
-// trusted is an error unless a record may be gone on with.
-func trusted(rec *journal.Record) error {
+// checkRecord is an error unless a record may be gone on with.
+func checkRecord(rec *journal.Record) error {
 	flex, err := parse(restored(rec))
 	if err != nil {
-		return untrusted(rec, errors.New("its FlexVolume cannot be read"))
+		return untrustedError(rec, errors.New("its FlexVolume cannot be read"))
 	}
 	csi, err := parse(rec.CSI)
 	if err != nil {
-		return untrusted(rec, errors.New("its CSI volume cannot be read"))
+		return untrustedError(rec, errors.New("its CSI volume cannot be read"))
 	}
 	due := csi
 	if rec.Direction == journal.ToFlexVolume {
 		due = flex
 	}
 	for _, err := range []error{
-		isVolume(rec, flex.Object, "flexVolume", map[string]string{"driver": rec.FlexDriver}),
-		isVolume(rec, csi.Object, "csi", map[string]string{"driver": rec.CSIDriver, "volumeHandle": rec.VolumeHandle}),
-		isDue(rec.To, due),
+		checkManifest(rec, flex.Object, "flexVolume", map[string]string{"driver": rec.FlexDriver}),
+		checkManifest(rec, csi.Object, "csi", map[string]string{"driver": rec.CSIDriver, "volumeHandle": rec.VolumeHandle}),
+		checkDue(rec.To, due),
 	} {
 		if err != nil {
-			return untrusted(rec, err)
+			return untrustedError(rec, err)
 		}
 	}
 	return nil
 }
 
-func untrusted(rec *journal.Record, err error) error {
-	return fmt.Errorf("read the journal of PersistentVolume %s: %w; the record was changed by another program or by hand. Compare its ConfigMap %s with the directory of the journal and its backup/; if the copy there is right, delete the ConfigMap, and the copy counts",
+func untrustedError(rec *journal.Record, err error) error {
+	return fmt.Errorf("read the journal of PersistentVolume %s: %w; the record was changed by another program or by hand. Compare its ConfigMap %s with its copy in the directory of the journal (kubectl diff -f), and with backup/ there; if the copy is right, kubectl replace -f that",
 		rec.Volume, err, journal.ConfigMapName(rec.Volume))
 }
 
-// isVolume is an error unless an object is the record's PersistentVolume, with a
+// checkManifest is an error unless an object is the record's PersistentVolume, with a
 // source of which these fields are known.
-func isVolume(rec *journal.Record, object map[string]any, source string, known map[string]string) error {
+func checkManifest(rec *journal.Record, object map[string]any, source string, known map[string]string) error {
 	for field, want := range map[string]string{"apiVersion": "v1", "kind": "PersistentVolume"} {
 		if is := text(object, field); is != want {
 			return differs(field, is, want)
@@ -84,10 +84,10 @@ func isVolume(rec *journal.Record, object map[string]any, source string, known m
 	if policy := text(spec, "persistentVolumeReclaimPolicy"); policy != policyRetain {
 		return differs("spec.persistentVolumeReclaimPolicy", policy, policyRetain)
 	}
-	return isClaimed(rec, spec)
+	return checkClaimRef(rec, spec)
 }
 
-func isClaimed(rec *journal.Record, spec map[string]any) error {
+func checkClaimRef(rec *journal.Record, spec map[string]any) error {
 	var claim string
 	if ref := sub(spec, "claimRef"); ref != nil {
 		claim = text(ref, "namespace") + "/" + text(ref, "name")
@@ -98,15 +98,15 @@ func isClaimed(rec *journal.Record, spec map[string]any) error {
 	return nil
 }
 
-// asRendered is an error unless the replacement of the journal is what the configuration makes
+// checkRendered is an error unless the replacement of the journal is what the configuration makes
 // of its FlexVolume: attributes, Secrets and mount options of a record count for no more than
 // its volume handle. Where the FlexVolume is still there, accept compares with that.
-func (m *migration) asRendered(ctx context.Context) error {
+func (m *migration) checkRendered(ctx context.Context) error {
 	no := func(format string, args ...any) error {
 		return terminal("continue with PersistentVolume %s: %s; resume with the --config and --secret of apply, or, if another program has changed the record, compare its ConfigMap %s with the directory of the journal",
 			m.rec.Volume, fmt.Sprintf(format, args...), journal.ConfigMapName(m.rec.Volume))
 	}
-	object, err := m.rendered(ctx, m.rec.Flex)
+	object, err := m.render(ctx, m.rec.Flex)
 	if err != nil {
 		return no("its replacement cannot be compared: %v", err)
 	}
@@ -116,8 +116,8 @@ func (m *migration) asRendered(ctx context.Context) error {
 	return nil
 }
 
-// rendered is what the configuration makes of a FlexVolume of the journal.
-func (m *migration) rendered(ctx context.Context, flex []byte) (*Manifest, error) {
+// render returns what the configuration makes of a FlexVolume of the journal.
+func (m *migration) render(ctx context.Context, flex []byte) (*Manifest, error) {
 	old, err := parseVolume(flex)
 	if err != nil {
 		return nil, err
@@ -126,7 +126,7 @@ func (m *migration) rendered(ctx context.Context, flex []byte) (*Manifest, error
 	if err != nil {
 		return nil, err
 	}
-	d, err := all.of(old)
+	d, err := all.find(old)
 	if d == nil && err == nil {
 		err = fmt.Errorf("%w %s", errUnmapped, m.rec.FlexDriver)
 	}
@@ -140,10 +140,10 @@ func (m *migration) rendered(ctx context.Context, flex []byte) (*Manifest, error
 	return r.object, nil
 }
 
-// follow gives both volumes of the journal the labels and annotations that the FlexVolume has
+// takeMetadata gives both volumes of the journal the labels and annotations that the FlexVolume has
 // by now: that another client has changed them is no reason to stop. Those that the record has do
 // not count.
-func (m *migration) follow(ctx context.Context, v *PlannedVolume) error {
+func (m *migration) takeMetadata(ctx context.Context, v *PlannedVolume) error {
 	old, err := parse(m.rec.Flex)
 	if err != nil {
 		return err
@@ -158,7 +158,7 @@ func (m *migration) follow(ctx context.Context, v *PlannedVolume) error {
 	if err != nil {
 		return err
 	}
-	object, err := m.rendered(ctx, flex)
+	object, err := m.render(ctx, flex)
 	if err != nil {
 		return err
 	}
@@ -170,9 +170,9 @@ func (m *migration) follow(ctx context.Context, v *PlannedVolume) error {
 	return nil
 }
 
-// isDue is an error unless what is to be created is one of the two volumes; it may
+// checkDue is an error unless what is to be created is one of the two volumes; it may
 // have been expanded.
-func isDue(to json.RawMessage, due *Manifest) error {
+func checkDue(to json.RawMessage, due *Manifest) error {
 	object, err := parse(to)
 	if err != nil {
 		return errors.New("what is to be created cannot be read")
@@ -191,12 +191,12 @@ func differs(field, is, want string) error {
 	return fmt.Errorf("%s is %q, not %q", field, is, want)
 }
 
-// asOriginal is an error unless the FlexVolume of the journal is the one that the
+// checkOriginal is an error unless the FlexVolume of the journal is the one that the
 // CSI volume says it was, and the CSI volume is the one of the journal. The journal
 // can be written by more people than PersistentVolumes.
-func (m *migration) asOriginal(pv *volume) error {
+func (m *migration) checkOriginal(pv *volume) error {
 	if driver, handle := pv.csi(); driver != m.rec.CSIDriver || handle != m.rec.VolumeHandle {
-		return untrusted(m.rec, fmt.Errorf("the PersistentVolume is %s/%s, not %s/%s", driver, handle, m.rec.CSIDriver, m.rec.VolumeHandle))
+		return untrustedError(m.rec, fmt.Errorf("the PersistentVolume is %s/%s, not %s/%s", driver, handle, m.rec.CSIDriver, m.rec.VolumeHandle))
 	}
 	annotation, ok := pv.Annotations[OriginalAnnotation]
 	if !ok {
@@ -213,7 +213,7 @@ func (m *migration) asOriginal(pv *volume) error {
 	const source = "spec.flexVolume"
 	was, is := sub(original.Object, "spec", "flexVolume"), sub(to.Object, "spec", "flexVolume")
 	if changed := append(differences(was, is, source), additions(was, is, source)...); len(changed) > 0 {
-		return untrusted(m.rec, fmt.Errorf("by its annotation %s the PersistentVolume was another FlexVolume: %s", OriginalAnnotation, strings.Join(changed, "; ")))
+		return untrustedError(m.rec, fmt.Errorf("by its annotation %s the PersistentVolume was another FlexVolume: %s", OriginalAnnotation, strings.Join(changed, "; ")))
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package migrate
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,8 +16,8 @@ import (
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
-// bound waits until the claim is bound to the new volume.
-func (m *migration) bound(ctx context.Context) error {
+// bind waits until the claim is bound to the new volume.
+func (m *migration) bind(ctx context.Context) error {
 	if len(m.rec.ClaimObject) == 0 { // it had none, or one that was gone
 		return nil
 	}
@@ -33,14 +32,14 @@ func (m *migration) bound(ctx context.Context) error {
 				nudged, times = m.r.Now(), times+1
 				m.nudge(ctx)
 			}
-			return m.unbound(ctx)
+			return m.checkBound(ctx)
 		},
 	})
 }
 
-// unbound says what is missing until claim and volume are bound to each other.
-func (m *migration) unbound(ctx context.Context) (string, error) {
-	claim, err := m.claim(ctx)
+// checkBound says what is missing until claim and volume are bound to each other.
+func (m *migration) checkBound(ctx context.Context) (string, error) {
+	claim, err := m.getClaim(ctx)
 	switch {
 	case err != nil:
 		return "", err
@@ -49,7 +48,7 @@ func (m *migration) unbound(ctx context.Context) (string, error) {
 	case claim.Status.Phase != corev1.ClaimBound:
 		return "it is " + orNone(string(claim.Status.Phase)), nil
 	}
-	pv, err := m.volume(ctx)
+	pv, err := m.getVolume(ctx)
 	switch {
 	case err != nil:
 		return "", err
@@ -61,8 +60,8 @@ func (m *migration) unbound(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// settled waits until the claim is bound to what another client has created.
-func (m *migration) settled(ctx context.Context) error {
+// waitForClaim waits until the claim is bound to what another client has created.
+func (m *migration) waitForClaim(ctx context.Context) error {
 	if len(m.rec.ClaimObject) == 0 {
 		return nil
 	}
@@ -71,7 +70,7 @@ func (m *migration) settled(ctx context.Context) error {
 	return m.wait(ctx, waitFor{
 		what: "claim " + m.rec.Claim, resource: objects.Claims().Resource, namespace: namespace, name: name,
 		look: func(ctx context.Context) (string, error) {
-			claim, err := m.claim(ctx)
+			claim, err := m.getClaim(ctx)
 			if err != nil || claim == nil || claim.Status.Phase == corev1.ClaimBound {
 				return "", err
 			}
@@ -96,33 +95,26 @@ func (m *migration) annotateClaim(ctx context.Context, value any) error {
 	if !ok {
 		return nil
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+	_, err := m.patch(ctx, m.c, objects.Claims().Resource, namespace, name, types.MergePatchType, map[string]any{"metadata": map[string]any{
 		"uid": m.rec.ClaimUID, "annotations": map[string]any{MigratedLabel: value},
 	}})
-	if err != nil {
-		return err
-	}
-	if err := m.checkLease(); err != nil {
-		return err
-	}
-	_, err = m.c.Patch(objects.Short(ctx), objects.Claims().Resource, namespace, name, types.MergePatchType, patch)
 	return err
 }
 
-// attached waits until the control plane has the volume attached to each node on
+// waitForAttachments waits until the control plane has the volume attached to each node on
 // which a pod has it: it adopts what is attached.
-func (m *migration) attached(ctx context.Context) error {
+func (m *migration) waitForAttachments(ctx context.Context) error {
 	unique := kubeobject.CSIVolumeName(m.rec.CSIDriver, m.rec.VolumeHandle)
 	for _, name := range m.nodesOfPods() {
-		err := m.wait(ctx, m.fed(ctx, waitFor{
+		err := m.wait(ctx, m.onFeed(ctx, waitFor{
 			what: "the control plane", resource: objects.Nodes().Resource, name: name,
 			look: func(ctx context.Context) (string, error) {
-				node, err := heardOf(ctx, m, objects.Nodes(), "", name)
+				node, err := getHeard(ctx, m, objects.Nodes(), "", name)
 				if err != nil || node == nil || kubeobject.VolumeAttached(node, unique) {
 					return "", err
 				}
 				if m.unheard {
-					if still, err := m.stillThere(ctx, name); err != nil || len(still) == 0 {
+					if still, err := m.listPodsLeft(ctx, name); err != nil || len(still) == 0 {
 						return "", err
 					}
 				}
@@ -136,8 +128,8 @@ func (m *migration) attached(ctx context.Context) error {
 	return nil
 }
 
-// stillThere are the pods of the beginning that are on a node and have not ended.
-func (m *migration) stillThere(ctx context.Context, node string) (all []journal.Pod, err error) {
+// listPodsLeft returns the pods of the beginning that are on a node and have not ended.
+func (m *migration) listPodsLeft(ctx context.Context, node string) (all []journal.Pod, err error) {
 	for _, p := range m.rec.Pods {
 		if p.Node != node {
 			continue
@@ -154,19 +146,19 @@ func (m *migration) stillThere(ctx context.Context, node string) (all []journal.
 	return all, nil
 }
 
-// takenOver waits until each pod has the volume from the other side: from the
+// waitForMounts waits until each pod has the volume from the other side: from the
 // kubelet's CSI plugin, or, on the way back, from the bridge.
-func (m *migration) takenOver(ctx context.Context) error {
+func (m *migration) waitForMounts(ctx context.Context) error {
 	if m.rec.Mode == journal.Rolling {
-		return m.successor(ctx)
+		return m.waitForSuccessor(ctx)
 	}
 	for _, p := range m.rec.Pods {
 		if p.Node == "" {
 			continue
 		}
-		err := m.wait(ctx, m.fed(ctx, waitFor{
+		err := m.wait(ctx, m.onFeed(ctx, waitFor{
 			what: "the kubelet of node " + p.Node, resource: objects.ConfigMaps().Resource, namespace: nodevolumes.Namespace, name: p.Node,
-			look: func(ctx context.Context) (string, error) { return m.handedOver(ctx, p) },
+			look: func(ctx context.Context) (string, error) { return m.checkMounted(ctx, p) },
 		}))
 		if err != nil {
 			return err
@@ -175,9 +167,9 @@ func (m *migration) takenOver(ctx context.Context) error {
 	return nil
 }
 
-// handedOver says what is missing until a pod has it from the other side.
-func (m *migration) handedOver(ctx context.Context, p journal.Pod) (string, error) {
-	d, err := m.told(ctx, p.Node)
+// checkMounted says what is missing until a pod has it from the other side.
+func (m *migration) checkMounted(ctx context.Context, p journal.Pod) (string, error) {
+	d, err := m.readReport(ctx, p.Node)
 	if err != nil {
 		return "", err
 	}
@@ -199,17 +191,17 @@ func (m *migration) handedOver(ctx context.Context, p journal.Pod) (string, erro
 		return "", nil
 	}
 	if m.unheard {
-		if still, err := m.stillThere(ctx, p.Node); err != nil || !slices.Contains(still, p) {
+		if still, err := m.listPodsLeft(ctx, p.Node); err != nil || !slices.Contains(still, p) {
 			return "", err
 		}
 	}
 	return missing, nil
 }
 
-// told is what the bridge of a node has told since that was started; nil: nothing
+// readReport returns what the bridge of a node has told since that was started; nil: nothing
 // that can be read.
-func (m *migration) told(ctx context.Context, name string) (*nodevolumes.Document, error) {
-	object, err := heardOf(ctx, m, objects.ConfigMaps(), nodevolumes.Namespace, name)
+func (m *migration) readReport(ctx context.Context, name string) (*nodevolumes.Document, error) {
+	object, err := getHeard(ctx, m, objects.ConfigMaps(), nodevolumes.Namespace, name)
 	if err != nil || object == nil {
 		return nil, err
 	}
@@ -217,7 +209,7 @@ func (m *migration) told(ctx context.Context, name string) (*nodevolumes.Documen
 	if err != nil {
 		return nil, nil //nolint:nilerr // it may be otherwise in a moment
 	}
-	node, err := heardOf(ctx, m, objects.Nodes(), "", name)
+	node, err := getHeard(ctx, m, objects.Nodes(), "", name)
 	if err != nil || node == nil || !ofThisBoot(d, node) {
 		return nil, err
 	}
@@ -226,14 +218,14 @@ func (m *migration) told(ctx context.Context, name string) (*nodevolumes.Documen
 
 // finish restores what was changed for the time being, and looks once more.
 func (m *migration) finish(ctx context.Context) error {
-	pv, err := m.volume(ctx)
+	pv, err := m.getVolume(ctx)
 	switch {
 	case err != nil:
 		return err
 	case pv == nil || pv.deleting() || !m.matches(pv, m.rec.To):
 		return terminal("PersistentVolume %s is not the one any more that was created; see who does that, then resume or roll back", m.rec.Volume)
 	}
-	if err := m.stuck(ctx); err != nil {
+	if err := m.warnOfStuck(ctx); err != nil {
 		return err
 	}
 	policy, provisioner, err := m.finalPolicy()
@@ -252,12 +244,12 @@ func (m *migration) finish(ctx context.Context) error {
 			return err
 		}
 	}
-	return m.writeStage(ctx, journal.Finished)
+	return nil
 }
 
-// stuck says so if a pod has come during a rollback and its VolumeAttachment names
+// warnOfStuck says so if a pod has come during a rollback and its VolumeAttachment names
 // the volume, and so cannot be detached (reattach).
-func (m *migration) stuck(ctx context.Context) error {
+func (m *migration) warnOfStuck(ctx context.Context) error {
 	if m.rec.Direction != journal.ToFlexVolume || m.rec.PutBack != "" {
 		return nil
 	}

@@ -110,9 +110,9 @@ func (m *migration) timedOut(ctx context.Context, w waitFor, missing string, mos
 // lookFed is how often a feed is asked whether it has heard of an object.
 const lookFed = 200 * time.Millisecond
 
-// fed has a wait look when a feed has heard of the object of a node, rather than watch that, and
+// onFeed has a wait look when a feed has heard of the object of a node, rather than watch that, and
 // seldom else: a wait that only a feed could end would not end where that is behind.
-func (m *migration) fed(ctx context.Context, w waitFor) waitFor {
+func (m *migration) onFeed(ctx context.Context, w waitFor) waitFor {
 	f, look, node := m.r.feeds(), w.look, w.name
 	m.unheard = true
 	if f == nil || !f.nodes().Live(ctx) || !f.documents().Live(ctx) {
@@ -137,12 +137,12 @@ func (m *migration) fed(ctx context.Context, w waitFor) waitFor {
 	return w
 }
 
-// heardOf returns an object as a feed has it, which is why a wait looks; else as it is now.
-func heardOf[T any](ctx context.Context, m *migration, k objects.Kind[T], namespace, name string) (*T, error) {
+// getHeard returns an object as a feed has it, which is why a wait looks; else as it is now.
+func getHeard[T any](ctx context.Context, m *migration, k objects.Kind[T], namespace, name string) (*T, error) {
 	if m.unheard {
-		return present(ctx, m.c, m.r.feeds(), k, namespace, name)
+		return getPresent(ctx, m.c, m.r.feeds(), k, namespace, name)
 	}
-	return lately(ctx, m.c, m.r.feeds(), k, namespace, name)
+	return getRecent(ctx, m.c, m.r.feeds(), k, namespace, name)
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

@@ -83,23 +83,23 @@ func once[T any](w *world, key string, read func() (T, error)) (T, error) {
 func get[T any](ctx context.Context, w *world, k objects.Kind[T], namespace, name string) (*T, error) {
 	return once(w, fmt.Sprintf("%s %s/%s", k.Resource, namespace, name), func() (*T, error) {
 		if slices.Contains(w.near[k.Resource.Resource], name) {
-			return present(ctx, w.client, w.feeds, k, namespace, name)
+			return getPresent(ctx, w.client, w.feeds, k, namespace, name)
 		}
-		return lately(ctx, w.client, w.feeds, k, namespace, name)
+		return getRecent(ctx, w.client, w.feeds, k, namespace, name)
 	})
 }
 
-// present returns an object as it is now; nil if there is none.
-func present[T any](ctx context.Context, c *objects.Client, f *feeds, k objects.Kind[T], namespace, name string) (*T, error) {
-	if feed := live(ctx, f, k, namespace, metav1.ListOptions{}); feed != nil {
+// getPresent returns an object as it is now; nil if there is none.
+func getPresent[T any](ctx context.Context, c *objects.Client, f *feeds, k objects.Kind[T], namespace, name string) (*T, error) {
+	if feed := liveFeed(ctx, f, k, namespace, metav1.ListOptions{}); feed != nil {
 		return feed.Get(ctx, c, namespace, name)
 	}
 	return k.Get(ctx, c, namespace, name)
 }
 
-// lately returns an object as a feed has it, for what looks again later; nil if there is none.
-func lately[T any](ctx context.Context, c *objects.Client, f *feeds, k objects.Kind[T], namespace, name string) (*T, error) {
-	if feed := live(ctx, f, k, namespace, metav1.ListOptions{}); feed != nil {
+// getRecent returns an object as a feed has it, for what looks again later; nil if there is none.
+func getRecent[T any](ctx context.Context, c *objects.Client, f *feeds, k objects.Kind[T], namespace, name string) (*T, error) {
+	if feed := liveFeed(ctx, f, k, namespace, metav1.ListOptions{}); feed != nil {
 		if o := feed.Find(namespace, name); o != nil {
 			return o, nil
 		}
@@ -107,19 +107,19 @@ func lately[T any](ctx context.Context, c *objects.Client, f *feeds, k objects.K
 	return k.Get(ctx, c, namespace, name)
 }
 
-// listed returns the objects that are selected. They belong to a feed where there is one.
-func listed[T any](ctx context.Context, w *world, k objects.Kind[T], namespace string, o metav1.ListOptions) ([]*T, error) {
+// listObjects returns the objects that are selected. They belong to a feed where there is one.
+func listObjects[T any](ctx context.Context, w *world, k objects.Kind[T], namespace string, o metav1.ListOptions) ([]*T, error) {
 	return once(w, fmt.Sprintf("%s %s?%s&%s", k.Resource, namespace, o.LabelSelector, o.FieldSelector), func() ([]*T, error) {
-		f := live(ctx, w.feeds, k, namespace, o)
-		if f != nil && (!w.current || len(f.ListKeys()) > soonListed && f.Current(ctx, w.client, namespace, w.catchUp())) {
-			return withNear(ctx, w, k, namespace, f.All())
+		f := liveFeed(ctx, w.feeds, k, namespace, o)
+		if f != nil && (!w.current || (len(f.ListKeys()) > soonListed && f.Current(ctx, w.client, namespace, w.catchUp()))) {
+			return rereadNear(ctx, w, k, namespace, f.All())
 		}
 		return k.List(ctx, w.client, namespace, o)
 	})
 }
 
-// withNear returns what a feed has, and the objects that are near as they are now.
-func withNear[T any](ctx context.Context, w *world, k objects.Kind[T], namespace string, all []*T) ([]*T, error) {
+// rereadNear returns what a feed has, and the objects that are near as they are now.
+func rereadNear[T any](ctx context.Context, w *world, k objects.Kind[T], namespace string, all []*T) ([]*T, error) {
 	names := w.near[k.Resource.Resource]
 	all = slices.DeleteFunc(all, func(o *T) bool {
 		object, ok := any(o).(metav1.Object)
@@ -140,7 +140,7 @@ func withNear[T any](ctx context.Context, w *world, k objects.Kind[T], namespace
 // podsOf returns the pods of a namespace.
 func (w *world) podsOf(ctx context.Context, namespace string) ([]*corev1.Pod, error) {
 	if w.feeds == nil || !w.feeds.many {
-		return listed(ctx, w, objects.Pods(), namespace, metav1.ListOptions{})
+		return listObjects(ctx, w, objects.Pods(), namespace, metav1.ListOptions{})
 	}
 	const few = 10 // that an answer has is soon read
 	f := w.feeds.pods()
@@ -151,12 +151,12 @@ func (w *world) podsOf(ctx context.Context, namespace string) ([]*corev1.Pod, er
 	if enough {
 		return f.By(cache.NamespaceIndex, namespace), nil
 	}
-	return listed(ctx, w, objects.Pods(), namespace, metav1.ListOptions{})
+	return listObjects(ctx, w, objects.Pods(), namespace, metav1.ListOptions{})
 }
 
-// every returns all objects of a kind.
-func every[T any](ctx context.Context, w *world, k objects.Kind[T]) ([]*T, error) {
-	return listed(ctx, w, k, "", metav1.ListOptions{})
+// listAll returns all objects of a kind.
+func listAll[T any](ctx context.Context, w *world, k objects.Kind[T]) ([]*T, error) {
+	return listObjects(ctx, w, k, "", metav1.ListOptions{})
 }
 
 // volume returns a PersistentVolume; nil if there is none.
@@ -198,7 +198,7 @@ type bridgeOf struct {
 // documents are what the bridges of all nodes say. Kubernetes puts a
 // kube-root-ca.crt into each namespace, which says nothing.
 func (w *world) documents(ctx context.Context) ([]*corev1.ConfigMap, error) {
-	found, err := listed(ctx, w, objects.ConfigMaps(), nodevolumes.Namespace, metav1.ListOptions{})
+	found, err := listObjects(ctx, w, objects.ConfigMaps(), nodevolumes.Namespace, metav1.ListOptions{})
 	return slices.DeleteFunc(slices.Clone(found), func(o *corev1.ConfigMap) bool {
 		_, labelled := o.Labels[nodevolumes.Label]
 		_, has := o.Data[nodevolumes.Key]

@@ -53,7 +53,7 @@ func backUp(dir string, object []byte) error {
 	}
 }
 
-// backupName is that of an object's files: persistentvolume, pod-web-0.
+// backupName returns the name of an object's files, such as persistentvolume or pod-web-0.
 func backupName(object []byte) (string, error) {
 	var o struct {
 		Kind     string `json:"kind"`

@@ -1,7 +1,6 @@
 package journal
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -11,16 +10,18 @@ import (
 	"path/filepath"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/flex2csi/flex2csi/internal/durable"
 )
 
-// A directory has the copies: a file for each record, and the objects below backup/. It is
+// A directory has the copies: a file for each ConfigMap, and the objects below backup/. It is
 // made by the first that is written. The empty one keeps nothing.
 type directory string
 
 const recordSuffix = ".json"
 
-// fileName is that of a volume's files. Names of PersistentVolumes can be as
+// fileName returns the name of a volume's files. Names of PersistentVolumes can be as
 // long as those of files, which have a suffix here.
 func fileName(volume string) (string, error) {
 	const longest = 200
@@ -39,68 +40,9 @@ func hash(volume string) string {
 	return fmt.Sprintf("%x", sum[:8])
 }
 
-// load returns the copy of a volume's record; nil if there is none.
-func (d directory) load(volume string) (*Record, error) {
-	name, err := fileName(volume)
-	if err != nil || d == "" {
-		return nil, err
-	}
-	r, err := d.read(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil //nolint:nilnil // there is none
-	}
-	return r, err
-}
-
-// read reads a file.
-func (d directory) read(name string) (*Record, error) {
-	path := filepath.Join(string(d), name+recordSuffix)
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("read a copy of the journal: %w", err)
-	}
-	r, err := decode(data)
-	if err == nil {
-		if want, wrong := fileName(r.Volume); wrong != nil || want != name {
-			err = fmt.Errorf("it is about volume %q, which has another file", r.Volume)
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w; there is no ConfigMap of it. If it is no record of flex2csi, take it out of the directory, else see the objects in %s", path, err, filepath.Join(string(d), backupDir, name))
-	}
-	return r, nil
-}
-
-// list returns the copies of all volumes of which there is no ConfigMap, and an error for
-// each that cannot be read.
-func (d directory) list(there func(volume string) bool) (all []*Record, err error) {
-	if d == "" {
-		return nil, nil
-	}
-	entries, err := os.ReadDir(string(d))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("read the copies of the journal: %w", err)
-	}
-	var unread []error
-	for _, entry := range entries {
-		name, ok := strings.CutSuffix(entry.Name(), recordSuffix)
-		if !ok || entry.IsDir() || strings.HasPrefix(name, ".") || there(name) {
-			continue
-		}
-		r, err := d.read(name)
-		switch {
-		case err != nil:
-			unread = append(unread, err)
-		case !there(r.Volume): // its name can be longer than that of the file
-			all = append(all, r)
-		}
-	}
-	return all, errors.Join(unread...)
-}
-
-// save writes a copy: when it returns nil that is on the disk, and whatever happens
-// meanwhile there is the old one or the new one. It is on many lines, for people.
-func (d directory) save(volume string, data []byte) error {
+// save writes the copy of a volume's ConfigMap: when it returns nil that is on the disk, and
+// whatever happens meanwhile there is the old one or the new one.
+func (d directory) save(volume string, m *corev1.ConfigMap) error {
 	if d == "" {
 		return nil
 	}
@@ -108,38 +50,71 @@ func (d directory) save(volume string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	text, err := indented(data)
+	text, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
 		return err
 	}
 	if err := durable.MakeDir(string(d)); err != nil {
 		return fmt.Errorf("make the journal's directory: %w", err)
 	}
-	return durable.WriteFile(filepath.Join(string(d), name+recordSuffix), text)
+	return durable.WriteFile(filepath.Join(string(d), name+recordSuffix), append(text, '\n'))
 }
 
-// verify compares the copy with what was written.
-func (d directory) verify(volume string, data []byte) error {
+// lost returns what the copies say of unfinished migrations without a ConfigMap, and an error for
+// each copy without one that cannot be read.
+func (d directory) lost(there map[string]bool) (all []*LostError, unread []error) {
 	if d == "" {
-		return nil
+		return nil, nil
 	}
-	name, err := fileName(volume)
-	if err != nil {
-		return err
+	entries, err := os.ReadDir(string(d))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, []error{fmt.Errorf("read the copies of the journal: %w", err)}
 	}
-	want, err := indented(data)
-	if err != nil {
-		return err
+	for _, entry := range entries {
+		name, ok := strings.CutSuffix(entry.Name(), recordSuffix)
+		if !ok || entry.IsDir() || strings.HasPrefix(name, ".") || there[ConfigMapName(name)] {
+			continue
+		}
+		l, err := d.lostRecord(name)
+		switch {
+		case err != nil:
+			unread = append(unread, err)
+		case l != nil && !there[ConfigMapName(l.Record.Volume)]: // its name can be longer than that of the file
+			all = append(all, l)
+		}
+	}
+	return all, unread
+}
+
+// lostRecord reads a copy without a ConfigMap; nil if there is none, or the migration has ended.
+func (d directory) lostRecord(name string) (*LostError, error) {
+	if d == "" {
+		return nil, nil //nolint:nilnil // documented
 	}
 	path := filepath.Join(string(d), name+recordSuffix)
-	if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
-		return errors.Join(fmt.Errorf("read it back: %s does not have what was written", path), err)
+	r, err := readCopy(path)
+	if err == nil {
+		if want, wrong := fileName(r.Volume); wrong != nil || want != name {
+			err = fmt.Errorf("it is about volume %q, which has another file", r.Volume)
+		}
 	}
-	return nil
+	switch {
+	case errors.Is(err, fs.ErrNotExist), err == nil && !r.Unfinished():
+		return nil, nil //nolint:nilnil // documented
+	case err != nil:
+		return nil, fmt.Errorf("read a copy of the journal: %s: %w; there is no ConfigMap of it. If it is none of flex2csi, take it out of the directory, else see the objects in %s", path, err, filepath.Join(string(d), backupDir, name))
+	}
+	return &LostError{r, path}, nil
 }
 
-func indented(data []byte) ([]byte, error) {
-	var b bytes.Buffer
-	err := json.Indent(&b, data, "", "  ")
-	return b.Bytes(), err
+func readCopy(path string) (*Record, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var m corev1.ConfigMap
+	if err := json.Unmarshal(text, &m); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
+	}
+	return decode([]byte(m.Data[recordKey]))
 }

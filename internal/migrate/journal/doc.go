@@ -5,9 +5,10 @@
 // cluster shows.
 //
 // A record is a ConfigMap, which another machine finds days later, and nothing else
-// counts. Each write of it is followed by a copy into a directory of the operator, where
-// the objects are as well, for kubectl create. The copy counts only where the ConfigMap
-// was deleted. A record that is read must be what was written: it has a digest.
+// counts. Each write of it is followed by a copy into a directory of the operator, for kubectl
+// create, as of the objects: it is not read, but to say that an unfinished migration has no
+// ConfigMap any more ([LostError]). A record that is read must be what was written: it has a
+// digest.
 //
 // It holds what PersistentVolumes, claims, pods and VolumeAttachments show to
 // any user that may read them, and nothing of a Secret. It knows nothing of how a

@@ -16,7 +16,6 @@ func (r *Record) next(now time.Time) *Record {
 	n := *r
 	n.APIVersion, n.Kind = apiVersion, kind
 	n.Sequence++
-	n.CopyOnly = false
 	if n.Begun.IsZero() {
 		n.Begun = now.UTC()
 	}
@@ -48,7 +47,7 @@ func marshal(r *Record) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// digest is that of all that a record says but the digest, however that is written.
+// digest returns the digest of all else that a record says, however that is written.
 func digest(data []byte) (string, error) {
 	var record map[string]any
 	d := json.NewDecoder(bytes.NewReader(data))

@@ -18,7 +18,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
-// label is that of the ConfigMaps of the journal, volumeAnnotation has the name
+// label is on the ConfigMaps of the journal, volumeAnnotation has the name
 // of the volume, which is too long for a label or a name.
 const (
 	label            = "flex2csi.io/migration"
@@ -50,10 +50,10 @@ func New(client *objects.Client, namespace, dir string) *Journal {
 	return &Journal{client: client, namespace: namespace, copies: directory(dir), writer: rand.Text()}
 }
 
-// Namespace is that of the ConfigMaps.
+// Namespace returns the namespace of the ConfigMaps.
 func (j *Journal) Namespace() string { return j.namespace }
 
-// ConfigMapName is that of a volume's record.
+// ConfigMapName returns the name of the ConfigMap of a volume.
 func ConfigMapName(volume string) string { return prefix + hash(volume) }
 
 // get returns the ConfigMap of a volume; nil if there is none.
@@ -66,21 +66,30 @@ func (j *Journal) get(ctx context.Context, volume string) (*corev1.ConfigMap, er
 }
 
 // Load returns the record of a volume; nil if there is none. An [UnreadError] says that it
-// cannot be read.
+// cannot be read, or is lost.
 func (j *Journal) Load(ctx context.Context, volume string) (*Record, error) {
 	m, err := j.get(ctx, volume)
 	switch {
 	case err != nil:
 		return nil, err
 	case m == nil:
-		r, err := j.copies.load(volume)
-		if r != nil {
-			r.CopyOnly = true
-		}
-		return r, unreadError([]error{err})
+		return nil, j.lost(volume)
 	}
 	r, err := j.decode(m)
-	return r, unreadError([]error{err})
+	return r, unreadError(nil, err)
+}
+
+// lost is an error if a copy says that the migration is not finished, without a ConfigMap.
+func (j *Journal) lost(volume string) error {
+	name, err := fileName(volume)
+	if err != nil {
+		return err
+	}
+	l, err := j.copies.lostRecord(name)
+	if l != nil && l.Record.Volume == volume {
+		return unreadError([]*LostError{l})
+	}
+	return unreadError(nil, err)
 }
 
 // decode reads a ConfigMap. It must be the one of the volume.
@@ -90,14 +99,14 @@ func (j *Journal) decode(m *corev1.ConfigMap) (*Record, error) {
 		err = fmt.Errorf("it is about volume %q, which has another one", r.Volume)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("ConfigMap %s/%s: %w; if the copy in the directory of the journal is right, delete the ConfigMap, and the copy counts", j.namespace, m.Name, err)
+		return nil, fmt.Errorf("ConfigMap %s/%s: %w; if its copy in the directory of the journal is right, kubectl replace -f that", j.namespace, m.Name, err)
 	}
 	r.ResourceVersion = m.ResourceVersion
 	return r, nil
 }
 
 // List returns all records by the names of the volumes. An [UnreadError] is about single
-// ones that cannot be read; the others are returned.
+// ones that cannot be read or are lost; the others are returned.
 func (j *Journal) List(ctx context.Context) (all []*Record, err error) {
 	maps, err := objects.ConfigMaps().List(ctx, j.client, j.namespace, metav1.ListOptions{LabelSelector: label + "=true"})
 	if err != nil {
@@ -114,13 +123,9 @@ func (j *Journal) List(ctx context.Context) (all []*Record, err error) {
 		}
 		all = append(all, r)
 	}
-	copies, unread := j.copies.list(func(volume string) bool { return there[ConfigMapName(volume)] })
-	for _, r := range copies {
-		r.CopyOnly = true
-	}
-	all = append(all, copies...)
 	slices.SortFunc(all, func(a, b *Record) int { return strings.Compare(a.Volume, b.Volume) })
-	return all, unreadError(append(broken, unread))
+	lost, unread := j.copies.lost(there)
+	return all, unreadError(lost, append(broken, unread...)...)
 }
 
 // Save writes a record over the one that was read or written last, or as the first
@@ -134,7 +139,7 @@ func (j *Journal) Save(ctx context.Context, r *Record) error {
 		err = j.put(ctx, n, data)
 	}
 	if err == nil {
-		if err = j.copies.save(n.Volume, data); err != nil {
+		if err = j.copies.save(n.Volume, j.configMap(n, data)); err != nil {
 			err = fmt.Errorf("%w: %w", ErrCopy, err)
 		}
 	}
@@ -177,17 +182,23 @@ func changedMeanwhile(err error) bool {
 	return is == objects.Conflict || is == objects.Exists || is == objects.Gone
 }
 
-// write makes one request.
-func (j *Journal) write(ctx context.Context, n *Record, data []byte) error {
-	m := &corev1.ConfigMap{
+// configMap returns the ConfigMap of a record.
+func (j *Journal) configMap(n *Record, data []byte) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: j.namespace, Name: ConfigMapName(n.Volume), ResourceVersion: n.ResourceVersion,
+			Namespace: j.namespace, Name: ConfigMapName(n.Volume),
 			Labels:      map[string]string{label: "true", attachment.ManagedByLabel: attachment.ManagedBy},
 			Annotations: map[string]string{volumeAnnotation: n.Volume, writerAnnotation: j.writer},
 		},
 		Data: map[string]string{recordKey: string(data)},
 	}
+}
+
+// write makes one request.
+func (j *Journal) write(ctx context.Context, n *Record, data []byte) error {
+	m := j.configMap(n, data)
+	m.ResourceVersion = n.ResourceVersion
 	stored, err := j.request(ctx, m, len(data))
 	if err != nil {
 		return err
@@ -214,8 +225,8 @@ func (j *Journal) request(ctx context.Context, m *corev1.ConfigMap, size int) (*
 	return j.client.Create(objects.Short(ctx), objects.ConfigMaps().Resource, object)
 }
 
-// verify compares both with what was written, before anything is done that needs them. The API
-// server does that with the ConfigMap, by a patch that changes nothing: to send it takes more.
+// verify compares the ConfigMap with what was written, before anything is done that needs it. The
+// API server does that, by a patch that changes nothing: to send it takes more.
 func (j *Journal) verify(ctx context.Context, n *Record, data []byte) error {
 	test, err := json.Marshal([]map[string]string{{"op": "test", "path": "/data/" + recordKey, "value": string(data)}})
 	if err != nil {
@@ -226,7 +237,7 @@ func (j *Journal) verify(ctx context.Context, n *Record, data []byte) error {
 		return fmt.Errorf("compare ConfigMap %s/%s with what was written: %w", j.namespace, ConfigMapName(n.Volume), err)
 	}
 	n.ResourceVersion = stored.GetResourceVersion()
-	return j.copies.verify(n.Volume, data)
+	return nil
 }
 
 // BackUp keeps objects in the directory of the copies: persistentvolume, claim, pods, ….

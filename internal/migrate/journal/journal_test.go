@@ -95,8 +95,6 @@ func (p *place) wants(sequence int64, says string) {
 
 func torn(text string) string { return text[:len(text)/2] }
 
-func older(text string) string { return strings.Replace(text, `"sequence": 3`, `"sequence": 2`, 1) }
-
 // undigested is a record of a release before there were digests.
 func undigested(text string) string {
 	var r map[string]any
@@ -108,27 +106,27 @@ func undigested(text string) string {
 	return string(out)
 }
 
-// TestAuthority: the ConfigMap counts, and its copy only where there is none.
+// TestAuthority: the ConfigMap counts, and nothing else. An unfinished migration that only its copy
+// knows is lost.
 func TestAuthority(t *testing.T) {
+	gone := func(string) string { return "" }
 	for name, test := range map[string]struct {
 		cluster, copied func(string) string
 		sequence        int64
 		says            string
 	}{
 		"both":                    {nil, nil, 3, ""},
-		"a copy that is behind":   {nil, func(s string) string { return older(undigestedIndented(s)) }, 3, ""},
 		"a copy that is ahead":    {func(s string) string { return strings.Replace(undigested(s), `"sequence":3`, `"sequence":2`, 1) }, nil, 2, ""},
 		"a torn copy":             {nil, torn, 3, ""},
-		"deleted":                 {func(string) string { return "" }, nil, 3, ""},
-		"deleted, an old copy":    {func(string) string { return "" }, undigested, 3, ""},
+		"deleted":                 {gone, nil, 0, "ConfigMap " + ConfigMapName("pv-1") + " was deleted, and by its copy the migration has come to BackedUp and is not finished; kubectl create -f "},
 		"an old record":           {undigested, nil, 3, ""},
-		"torn":                    {torn, nil, 0, "delete the ConfigMap, and the copy counts"},
+		"torn":                    {torn, nil, 0, "if its copy in the directory of the journal is right, kubectl replace -f that"},
 		"changed":                 {func(s string) string { return strings.Replace(s, `"BackedUp"`, `"Finished"`, 1) }, nil, 0, "its digest is not that of what it says"},
 		"changed in an object":    {func(s string) string { return strings.Replace(s, "example.com/disk", "example.com/other", 1) }, nil, 0, "its digest is not that of what it says"},
 		"of another volume":       {func(s string) string { return strings.Replace(undigested(s), `"volume":"pv-1"`, `"volume":"pv-2"`, 1) }, nil, 0, `about volume "pv-2"`},
 		"of another release":      {func(s string) string { return strings.Replace(s, "v1alpha1", "v2", 1) }, nil, 0, "the release of flex2csi that has written it"},
-		"deleted, a changed copy": {func(string) string { return "" }, func(s string) string { return strings.Replace(s, `"BackedUp"`, `"Finished"`, 1) }, 0, "its digest is not that of what it says"},
-		"deleted, a torn copy":    {func(string) string { return "" }, torn, 0, "backup/pv-1"},
+		"deleted, a changed copy": {gone, func(s string) string { return strings.Replace(s, `\"BackedUp\"`, `\"Finished\"`, 1) }, 0, "its digest is not that of what it says"},
+		"deleted, a torn copy":    {gone, torn, 0, "backup/pv-1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPlace(t)
@@ -144,36 +142,36 @@ func TestAuthority(t *testing.T) {
 	}
 }
 
-func undigestedIndented(text string) string {
-	out, err := indented([]byte(undigested(text)))
-	if err != nil {
-		panic(err)
-	}
-	return string(out)
-}
-
-// TestRestored: what was read of a copy is a ConfigMap again with the next write.
+// TestRestored: the copy is what kubectl create makes the ConfigMap of, and one of a migration that
+// has ended is no loss.
 func TestRestored(t *testing.T) {
 	p := newPlace(t)
-	p.saved(1)
-	j := p.journal()
-	copyOnly := func() bool {
-		all, err := j.List(t.Context())
-		check(t, err)
-		return len(all) == 1 && all[0].CopyOnly
-	}
-	if copyOnly() {
-		t.Error("the ConfigMap is not seen")
-	}
+	p.saved(2)
 	p.change(func(string) string { return "" })
-	if !copyOnly() {
-		t.Error("the copy is taken for the ConfigMap")
+	if _, err := p.journal().Load(t.Context(), "pv-1"); err == nil {
+		t.Fatal("it is not missed")
 	}
+	create := func() {
+		t.Helper()
+		text, err := os.ReadFile(filepath.Join(p.dir, "pv-1.json"))
+		check(t, err)
+		var u unstructured.Unstructured
+		check(t, u.UnmarshalJSON(text))
+		_, err = p.client.Dynamic.Resource(objects.ConfigMaps().Resource).Namespace(u.GetNamespace()).Create(t.Context(), &u, metav1.CreateOptions{})
+		check(t, err)
+	}
+	create()
+	p.wants(2, "")
+	j := p.journal()
 	r, err := j.Load(t.Context(), "pv-1")
 	check(t, err)
+	r.Stage = Finished
 	check(t, j.Save(t.Context(), r))
-	check(t, os.RemoveAll(p.dir))
-	p.wants(2, "")
+	p.change(func(string) string { return "" })
+	all, listErr := j.List(t.Context())
+	if r, err := j.Load(t.Context(), "pv-1"); r != nil || err != nil || len(all) > 0 || listErr != nil {
+		t.Errorf("%+v, %v; %v, %v", r, err, all, listErr)
+	}
 }
 
 // TestNoCopy: nothing is begun or gone on with if the copy cannot be written, and the record
@@ -190,17 +188,13 @@ func TestNoCopy(t *testing.T) {
 	}
 }
 
-// TestReadBack: what the first write has left is compared in both places.
+// TestReadBack: what the first write has left in the cluster is compared.
 func TestReadBack(t *testing.T) {
 	p := newPlace(t)
 	r := p.saved(1)
 	data, err := encode(r)
 	check(t, err)
 	check(t, p.journal().verify(t.Context(), r, data))
-	p.copied(torn)
-	if err := p.journal().verify(t.Context(), r, data); err == nil || !strings.Contains(err.Error(), p.dir) {
-		t.Errorf("a torn copy: %v", err)
-	}
 	p.change(torn)
 	if err := p.journal().verify(t.Context(), r, data); err == nil || !strings.Contains(err.Error(), "ConfigMap flex2csi/flex2csi-migration-") {
 		t.Errorf("a torn ConfigMap: %v", err)

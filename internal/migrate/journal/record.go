@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/flex2csi/flex2csi/internal/shell"
 )
 
 const (
@@ -24,9 +26,6 @@ type Record struct {
 	// ResourceVersion is that of the ConfigMap that was read or written last; empty: there
 	// was none. Save writes over that one only.
 	ResourceVersion string `json:"-"`
-	// CopyOnly: it was read from a copy in the directory of the journal, since there is no
-	// ConfigMap.
-	CopyOnly bool `json:"-"`
 	// Digest is that of all the rest; only what is written has it.
 	Digest string `json:"digest,omitempty"`
 
@@ -109,17 +108,47 @@ var (
 	ErrUnreadable = errors.New("unreadable")
 )
 
-// An UnreadError is about single records that cannot be read. What else was asked for is
-// returned with it: one record does not stop another volume.
-type UnreadError struct{ error }
+// A LostError says that a migration is not finished, and has no ConfigMap any more.
+type LostError struct {
+	Record *Record // as the copy has it, which may be an old one: nothing goes on by it
+	copy   string  // path of the file
+}
 
-func (e *UnreadError) Unwrap() error { return e.error }
+func (e *LostError) Error() string {
+	return fmt.Sprintf("find the record of PersistentVolume %s: %s; %s, then flex2csi migrate resume or rollback", e.Record.Volume, e.Reason(), e.Restore())
+}
 
-func unreadError(all []error) error {
-	if err := errors.Join(all...); err != nil {
-		return &UnreadError{err}
+// Reason says what is lost.
+func (e *LostError) Reason() string {
+	return fmt.Sprintf("ConfigMap %s was deleted, and by its copy the migration has come to %s and is not finished", ConfigMapName(e.Record.Volume), e.Record.Stage)
+}
+
+// Restore is the command that makes the ConfigMap of the copy.
+func (e *LostError) Restore() string { return "kubectl create -f " + shell.Quote(e.copy) }
+
+// An UnreadError is about single records that cannot be read, or are lost. What else was asked for
+// is returned with it: one record does not stop another volume.
+type UnreadError struct {
+	Lost   []*LostError
+	Unread []error
+}
+
+func (e *UnreadError) Error() string { return errors.Join(e.Unwrap()...).Error() }
+
+// Unwrap returns one error for each record.
+func (e *UnreadError) Unwrap() (all []error) {
+	for _, l := range e.Lost {
+		all = append(all, l)
 	}
-	return nil
+	return append(all, e.Unread...)
+}
+
+func unreadError(lost []*LostError, unread ...error) error {
+	unread = slices.DeleteFunc(unread, func(err error) bool { return err == nil })
+	if len(lost)+len(unread) == 0 {
+		return nil
+	}
+	return &UnreadError{lost, unread}
 }
 
 // Unread separates the errors about single records from one of the whole.

@@ -65,24 +65,26 @@ func Take(ctx context.Context, c *objects.Client, o Options) (*Lock, error) {
 
 // take tries until it has it.
 func (l *Lock) take(ctx context.Context) error {
-	var before *coordinationv1.Lease // as it was when its holder was first seen
+	var before View // as it was when its holder was first seen
 	var since time.Time
 	for {
 		there, err := l.get(ctx)
+		now := ViewOf(there)
 		switch {
 		case err != nil:
-		case there == nil, free(there, l.o), before != nil && same(there, before) && time.Since(since) > durationOf(there, l.o.Duration):
+		// A holder of this identity had a request without an answer.
+		case now.Holder == l.o.Identity, now.Free(l.o.Dead), now == before && time.Since(since) > cmp.Or(now.Duration, l.o.Duration):
 			err = l.put(ctx, there)
 			if err == nil {
 				return nil
 			}
-		case before == nil || holderOf(there) != holderOf(before):
-			if l.o.Waiting != nil && before == nil {
-				l.o.Waiting(holderOf(there))
+		case now.Holder != before.Holder:
+			if l.o.Waiting != nil && before.Holder == "" {
+				l.o.Waiting(now.Holder)
 			}
-			before, since = there, time.Now()
-		case !same(there, before):
-			return fmt.Errorf("%w: %s holds Lease %s/%s and is alive; wait until that has ended, or end it", ErrHeld, holderOf(there), l.o.Namespace, l.o.Name)
+			before, since = now, time.Now()
+		case now != before: // it was renewed
+			return fmt.Errorf("%w: %s holds Lease %s/%s and is alive; wait until that has ended, or end it", ErrHeld, now.Holder, l.o.Namespace, l.o.Name)
 		}
 		if objects.OutcomeOf(err) == objects.Refused {
 			return err
@@ -91,8 +93,8 @@ func (l *Lock) take(ctx context.Context) error {
 			switch {
 			case err != nil:
 				return err
-			case before != nil:
-				return fmt.Errorf("%w: %s holds Lease %s/%s, and it is not known whether that is alive; try again", ErrHeld, holderOf(before), l.o.Namespace, l.o.Name)
+			case before.Holder != "":
+				return fmt.Errorf("%w: %s holds Lease %s/%s, and it is not known whether that is alive; try again", ErrHeld, before.Holder, l.o.Namespace, l.o.Name)
 			}
 			return ctx.Err()
 		}
@@ -106,24 +108,6 @@ func pause(ctx context.Context, d time.Duration) error {
 	case <-time.After(d):
 		return nil
 	}
-}
-
-// same reports whether a Lease has not been renewed.
-func same(a, b *coordinationv1.Lease) bool {
-	x, y := ViewOf(a), ViewOf(b)
-	return x.Holder == y.Holder && x.Renewed.Equal(y.Renewed)
-}
-
-// free reports whether the Lease has no holder, or the one that wants it by a request
-// without an answer, or one that is dead for certain.
-func free(o *coordinationv1.Lease, want Options) bool {
-	return holderOf(o) == want.Identity || ViewOf(o).Free(want.Dead)
-}
-
-func holderOf(o *coordinationv1.Lease) string { return ViewOf(o).Holder }
-
-func durationOf(o *coordinationv1.Lease, otherwise time.Duration) time.Duration {
-	return cmp.Or(ViewOf(o).Duration, otherwise)
 }
 
 // Errors of a lock.
@@ -174,7 +158,7 @@ func (l *Lock) put(ctx context.Context, over *coordinationv1.Lease) error {
 	if over != nil {
 		o = over.DeepCopy()
 	}
-	if holderOf(o) != l.o.Identity {
+	if ViewOf(o).Holder != l.o.Identity {
 		o.Spec.AcquireTime = &metav1.MicroTime{Time: begun}
 	}
 	if o.Annotations == nil {
@@ -219,13 +203,13 @@ func (l *Lock) renew(ctx context.Context) {
 // answer to the last write got lost.
 func (l *Lock) look(ctx context.Context, why error) error {
 	there, err := l.get(ctx)
-	switch {
+	switch holder := ViewOf(there).Holder; {
 	case err != nil:
 		return err
 	case there == nil:
 		return fmt.Errorf("%w: Lease %s/%s was deleted; resume", ErrLost, l.o.Namespace, l.o.Name)
-	case holderOf(there) != l.o.Identity:
-		return fmt.Errorf("%w: Lease %s/%s is that of %q now; wait until that is done, then resume", ErrLost, l.o.Namespace, l.o.Name, holderOf(there))
+	case holder != l.o.Identity:
+		return fmt.Errorf("%w: Lease %s/%s is that of %q now; wait until that is done, then resume", ErrLost, l.o.Namespace, l.o.Name, holder)
 	}
 	l.mu.Lock()
 	l.object = there

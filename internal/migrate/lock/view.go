@@ -20,8 +20,11 @@ type View struct {
 	Duration time.Duration
 }
 
-// ViewOf returns what a Lease says.
+// ViewOf returns what a Lease says; nil: there is none.
 func ViewOf(o *coordinationv1.Lease) (v View) {
+	if o == nil {
+		return v
+	}
 	v.Process = o.Annotations[processAnnotation]
 	if o.Spec.HolderIdentity != nil {
 		v.Holder = *o.Spec.HolderIdentity
@@ -37,7 +40,7 @@ func ViewOf(o *coordinationv1.Lease) (v View) {
 
 // Free reports whether the Lease has no holder, or one that is dead for certain.
 func (v View) Free(dead func(process string) bool) bool {
-	return v.Holder == "" || v.Process != "" && dead != nil && dead(v.Process)
+	return v.Holder == "" || (v.Process != "" && dead != nil && dead(v.Process))
 }
 
 // Over reports whether it seems to have ended, for who only looks once. The holder

@@ -1,7 +1,10 @@
 package migrate_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -243,6 +246,8 @@ func testConfigMapLost(w *world) {
 		o := w.migrator(controlplane.Admin)
 		killedAt(controlplane.Moment{N: 1, Fits: created})(o, s)
 		w.journalLost()
+		o.do(1, then, s.name) // nothing goes on by a copy
+		w.journalRestored(o, s.name)
 		o.do(0, then, s.name)
 		if then == "resume" {
 			s.migrated()
@@ -261,6 +266,17 @@ func testConfigMapLost(w *world) {
 func (w *world) journalLost() {
 	w.t.Helper()
 	w.check(w.Admin().CoreV1().ConfigMaps(migrate.Namespace).DeleteCollection(w.t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "flex2csi.io/migration"}))
+}
+
+// journalRestored creates the ConfigMap of a volume as kubectl create -f does with its copy.
+func (w *world) journalRestored(o *migrator, volume string) {
+	w.t.Helper()
+	text, err := os.ReadFile(filepath.Join(o.dir, volume+".json"))
+	w.check(err)
+	var m corev1.ConfigMap
+	w.check(json.Unmarshal(text, &m))
+	_, err = w.Admin().CoreV1().ConfigMaps(migrate.Namespace).Create(w.t.Context(), &m, metav1.CreateOptions{})
+	w.check(err)
 }
 
 // testJournalLost: all that is left is the volume itself.

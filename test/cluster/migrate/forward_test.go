@@ -1,7 +1,6 @@
 package migrate_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"os"
@@ -167,9 +166,10 @@ func (w *world) written(p *operator, name string, was *corev1.PersistentVolume) 
 	w.check(err)
 	text, err := os.ReadFile(filepath.Join(p.dir, name+".json"))
 	w.check(err)
-	copied, compact := &journal.Record{}, bytes.Buffer{}
-	w.check(json.Compact(&compact, text))
-	w.check(json.Unmarshal(compact.Bytes(), copied))
+	var m corev1.ConfigMap
+	w.check(json.Unmarshal(text, &m))
+	copied := &journal.Record{}
+	w.check(json.Unmarshal([]byte(m.Data["record.json"]), copied))
 	for _, rec := range []*journal.Record{inCluster, copied} {
 		text := string(rec.Flex)
 		if rec.Stage != journal.Finished || !strings.Contains(text, string(was.UID)) || !strings.Contains(text, `"resourceVersion":"`+was.ResourceVersion+`"`) {

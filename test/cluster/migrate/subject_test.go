@@ -273,7 +273,9 @@ func (o *migrator) onDisk(volume string) *record {
 	if err != nil {
 		o.t.Fatal(err)
 	}
-	return o.w.parsed(text)
+	var m corev1.ConfigMap
+	o.w.check(json.Unmarshal(text, &m))
+	return o.w.parsed([]byte(m.Data["record.json"]))
 }
 
 // inCluster is the record of a volume in the cluster; nil: none.
