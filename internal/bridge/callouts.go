@@ -229,8 +229,8 @@ func operationOf(c *flex.Call) operation {
 }
 
 // completeCommand names the operation that completes a pending unmount. No callout has
-// this name. It is in the status on the socket, so it stays as it is.
-const completeCommand flex.Command = "bury"
+// this name.
+const completeCommand = flex.Command(lifecycle.CompleteUnmount)
 
 // CompleteUnmount completes a pending unmount: a directory was unmounted while this
 // process was not running. It does nothing if the pending unmount was completed
