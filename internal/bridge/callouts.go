@@ -120,7 +120,7 @@ func (on callouts) isAttached(ctx context.Context, c *flex.Call) (bool, error) {
 			return err
 		}
 		route, err := d.route(f, policy)
-		attached = err == nil && (route == lifecycle.NoAttach || v.record.Attach == volstate.Done && c.NodeName == on.bridge.NodeName)
+		attached = err == nil && (route == lifecycle.NoAttach || (v.record.Attach == volstate.Done && c.NodeName == on.bridge.NodeName))
 		return err
 	})
 	if err == nil && !attached {

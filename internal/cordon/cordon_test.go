@@ -21,7 +21,7 @@ func TestCordon(t *testing.T) {
 	check := func(when string, want *cordon.Cordon) {
 		t.Helper()
 		got, err := cordon.Get(dir)
-		if err != nil || (got == nil) != (want == nil) || got != nil && !got.Since.Equal(want.Since) {
+		if err != nil || (got == nil) != (want == nil) || (got != nil && !got.Since.Equal(want.Since)) {
 			t.Errorf("%s: %v, %v; want %v", when, got, err, want)
 		}
 	}

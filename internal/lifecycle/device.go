@@ -30,10 +30,10 @@ func mountDeviceRules() []Rule {
 			if c.r.Device == "" || c.r.Device == c.dir {
 				return nil
 			}
-			return refuse(errOtherDevice(c.r, c.w.Volume))
+			return refuse(errOtherDevice(c.r, c.op.Volume))
 		}},
 		{"mark", "this call has not mounted the marker", "mount the marker, so that the kubelet calls unmountdevice", func(c *plan) *Step {
-			if c.taken(PlaceMarker) {
+			if c.tookForTarget(PlaceMarker) {
 				return nil
 			}
 			if seen := c.see(TheDir, c.dir); seen.Mount == Unknown {
@@ -76,7 +76,7 @@ func releaseDeviceRules() []Rule {
 		leaveButDetachRules(),
 		[]Rule{
 			{"unmark", "the marker is mounted, or may be", "unmount it", func(c *plan) *Step {
-				if c.r.Device == "" && c.taken(RemoveMarker) || c.r.Device == "" && c.w.Goal != UnmountDevice {
+				if (c.r.Device == "" && c.tookForTarget(RemoveMarker)) || (c.r.Device == "" && c.op.Goal != UnmountDevice) {
 					return nil
 				}
 				return c.step(RemoveMarker)
@@ -85,7 +85,7 @@ func releaseDeviceRules() []Rule {
 				if c.detachComes() {
 					return nil
 				}
-				return c.first(detachRules(Shortly))
+				return c.decide(detachRules(Shortly))
 			}},
 		},
 	)
@@ -107,7 +107,7 @@ func attachGoalRules() []Rule {
 			refuseFailed(),
 			driverAwayRule(),
 			{"no-pod", "the volume is not attached, and no pod of the node uses the claim of the PersistentVolume", "refuse", func(c *plan) *Step {
-				if c.r.Attach == volstate.Done || c.taken(RecordTarget) {
+				if c.r.Attach == volstate.Done || c.tookForTarget(RecordTarget) {
 					return nil
 				}
 				if seen := c.see(TheClaim, ""); seen.Err != nil {
@@ -117,7 +117,7 @@ func attachGoalRules() []Rule {
 			}},
 			disagreeRule(),
 			{"attach-claim", "this call has not recorded the volume yet", "record what the volume is", func(c *plan) *Step {
-				if c.taken(RecordTarget) {
+				if c.tookForTarget(RecordTarget) {
 					return nil
 				}
 				return c.step(RecordTarget)
@@ -126,7 +126,7 @@ func attachGoalRules() []Rule {
 		attachRules(),
 		[]Rule{
 			{"unseen-attach", "no caller waits for the attachment any more", "fail, and leave it uncertain: the kubelet forgets it, so the next attach asks again, or the reconciler detaches the volume", func(c *plan) *Step {
-				if c.o.Awaited || !c.did(ControllerPublish) && !c.did(AskAttachment) {
+				if c.o.Awaited || (!c.tookForVolume(ControllerPublish) && !c.tookForVolume(AskAttachment)) {
 					return nil
 				}
 				s := fail(errUnseenAttach)

@@ -16,14 +16,14 @@ func expandRules() []Rule {
 			return refuse(flex.Errorf(flex.CodeFailedPrecondition, "volume %s is not mounted for writing at %s; a read-only mount is not expanded", c.r.Key(), c.dir))
 		}},
 		{"expanded", "the volume has the size already, from the expandfs of another pod", "done", func(c *plan) *Step {
-			if c.r.Expand != volstate.Done || c.r.ExpandSize < c.w.Size {
+			if c.r.Expand != volstate.Done || c.r.ExpandSize < c.op.Size {
 				return nil
 			}
 			return c.step(Done)
 		}},
 		driverAwayRule(),
 		{"size-unknown", "no controller service confirms the size, and the filesystem cannot be asked for it, after NodeExpandVolume if the driver has that", "refuse", func(c *plan) *Step {
-			if c.driver().Features.ControllerExpand || c.driver().Features.NodeExpand && !c.taken(NodeExpand) {
+			if c.driver().Features.ControllerExpand || (c.driver().Features.NodeExpand && !c.tookForTarget(NodeExpand)) {
 				return nil
 			}
 			if seen := c.see(TheSize, c.dir); seen.Err != nil {
@@ -32,20 +32,20 @@ func expandRules() []Rule {
 			return nil
 		}},
 		{"nominal", "the driver expands nothing, and the filesystem has the size, or no block device, as NFS", "record the size: the capacity limits nothing there, and pods must be able to start", func(c *plan) *Step {
-			if c.expandsAnything() || !c.proven() && c.see(TheSize, c.dir).Device != 0 {
+			if c.expandsAnything() || (!c.proven() && c.see(TheSize, c.dir).Device != 0) {
 				return nil
 			}
 			return c.step(NoteExpanded)
 		}},
 		{"controller-expand", "the controller service of the driver is reachable and has EXPAND_VOLUME", "ControllerExpandVolume", func(c *plan) *Step {
-			if !c.driver().Features.ControllerExpand || c.did(ControllerExpand) {
+			if !c.driver().Features.ControllerExpand || c.tookForVolume(ControllerExpand) {
 				return nil
 			}
 			return &Step{Kind: ControllerExpand}
 		}},
 		{"node-expand", "the node service has EXPAND_VOLUME, and ControllerExpandVolume was not possible, or its answer asked for node expansion", "NodeExpandVolume", func(c *plan) *Step {
 			f := c.driver().Features
-			if !f.NodeExpand || c.taken(NodeExpand) || f.ControllerExpand && !c.o.NodeExpansionRequired {
+			if !f.NodeExpand || c.tookForTarget(NodeExpand) || (f.ControllerExpand && !c.op.NodeExpansionRequired) {
 				return nil
 			}
 			return c.step(NodeExpand)
@@ -58,7 +58,7 @@ func expandRules() []Rule {
 			if !c.expandsAnything() {
 				did = "expands neither volumes nor filesystems from here"
 			}
-			return refuse(errNotExpanded(c.r, c.w, c.see(TheSize, c.dir), did))
+			return refuse(errNotExpanded(c.r, c.op.Wanted, c.see(TheSize, c.dir), did))
 		}},
 		{"note-expanded", "the volume has the size", "record the size", func(c *plan) *Step { return c.step(NoteExpanded) }},
 	}
@@ -73,7 +73,7 @@ func (c *plan) expandsAnything() bool {
 // the volume, and a node service the filesystem, if there is one to expand.
 func (c *plan) confirmed() bool {
 	f := c.driver().Features
-	if !f.ControllerExpand || f.NodeExpand || !c.o.NodeExpansionRequired {
+	if !f.ControllerExpand || f.NodeExpand || !c.op.NodeExpansionRequired {
 		return f.ControllerExpand
 	}
 	seen := c.see(TheSize, c.dir)
@@ -91,8 +91,8 @@ const header, headerPart = 32 << 20, 32
 // after resize2fs has found nothing to do). The size of the device proves nothing: pods
 // use the filesystem.
 func (c *plan) proven() bool {
-	seen, want := c.see(TheSize, c.dir), c.w.Size
-	return seen.Filesystem >= want || seen.enough(seen.Device, want) && seen.enough(seen.Filesystem, want)
+	seen, want := c.see(TheSize, c.dir), c.op.Size
+	return seen.Filesystem >= want || (seen.enough(seen.Device, want) && seen.enough(seen.Filesystem, want))
 }
 
 // enough reports whether size is what is wanted of a device, or of a filesystem on one.
@@ -102,7 +102,7 @@ func (s Seen) enough(size, want int64) bool {
 
 // Nominal reports whether an expansion changes nothing but what the claim says, and
 // what the filesystem has.
-func Nominal(o *Observed, w Wanted) (size int64, nominal bool) {
-	c := &plan{o: o, w: w, dir: w.Dir}
-	return c.see(TheSize, w.Dir).Filesystem, !c.expandsAnything() && !c.proven()
+func Nominal(op *Operation, o *Observed) (size int64, nominal bool) {
+	c := &plan{op: op, o: o, dir: op.Dir}
+	return c.see(TheSize, op.Dir).Filesystem, !c.expandsAnything() && !c.proven()
 }

@@ -1,7 +1,7 @@
 // Package lifecycle decides what happens next in the life of a volume.
 //
 // [Planner.Next] is a pure function: it makes one [Step] of the record of a volume,
-// of what was observed, and of a goal. It does no I/O, reads no clock and starts no
+// of the operation that works on it, and of what was observed. It does no I/O, reads no clock and starts no
 // goroutine. Its rules are tables (mount.go, unmount.go, device.go, expand.go,
 // reconcile.go and repair.go): the first rule that applies says the step. make docs
 // writes them to lifecycle.md (doc_tables.go).
@@ -159,9 +159,9 @@ type Planner struct {
 }
 
 // Next returns what happens next to a volume of which r is the record.
-func (p Planner) Next(r *volstate.Record, o *Observed, w Wanted) Step {
-	c := &plan{r: r, o: o, w: w, dir: w.Dir, instead: p.instead}
-	if s := c.first(tables[w.Goal]); s != nil {
+func (p Planner) Next(r *volstate.Record, op *Operation, o *Observed) Step {
+	c := &plan{r: r, op: op, o: o, dir: op.Dir, instead: p.instead}
+	if s := c.decide(tables[op.Goal]); s != nil {
 		return *s
 	}
 	return Step{Kind: Done}
@@ -196,8 +196,8 @@ type Rule struct {
 // A plan is one search for the next step.
 type plan struct {
 	r       *volstate.Record
+	op      *Operation
 	o       *Observed
-	w       Wanted
 	dir     string // of the target that the rules are asked for
 	instead map[string]func(*plan, Rule) *Step
 	missing *Fact
@@ -207,9 +207,9 @@ type plan struct {
 	ill    *ailing
 }
 
-// first returns the step of the first rule that applies. If a rule needs a fact that
+// decide returns the step of the first rule that applies. If a rule needs a fact that
 // was not observed yet, the step asks for that fact.
-func (c *plan) first(rules []Rule) *Step {
+func (c *plan) decide(rules []Rule) *Step {
 	for _, rule := range rules {
 		next := rule.next
 		if other := c.instead[rule.Name]; other != nil {
@@ -234,7 +234,7 @@ func (c *plan) at(dir string, rules []Rule) *Step {
 	before := c.dir
 	c.dir = dir
 	defer func() { c.dir = before }()
-	return c.first(rules)
+	return c.decide(rules)
 }
 
 func (c *plan) step(k StepKind) *Step { return &Step{Kind: k, Dir: c.dir} }

@@ -166,7 +166,7 @@ func (m *model) die(n *node) {
 func (m *model) waits(g *moves, i int) {
 	n := &g.from.nodes[i]
 	c := n.call
-	if c.goal == 0 || g.from.left.leave == 0 || goals()[c.goal] == Unmount || c.place < podCount && m.shownTo(n, int(c.place)) != nothing {
+	if c.goal == 0 || g.from.left.leave == 0 || goals()[c.goal] == Unmount || (c.place < podCount && m.shownTo(n, int(c.place)) != nothing) {
 		return
 	}
 	g.add(fault, label{node: i, pod: podOf(c.place), text: "flexdriver waits no longer for a daemon"}, func(w *world, e *event) {

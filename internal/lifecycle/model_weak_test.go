@@ -104,7 +104,7 @@ func weaknesses() []weakness {
 		{"unclear-late does not wait", "migration", blind("unclear-late", func(c *plan) { c.o.Grace = 0 })},
 		{"unclear-file does not wait", "migration", blind("unclear-file", func(c *plan) { c.o.Grace = 0 })},
 		{"other-stage takes two stages for one", "migration, own stage", blind("other-stage", func(c *plan) { c.o.KubeletStaging = c.r.StagingPath })},
-		{"disagree does not look at the fsType", "two volumes", blind("disagree", func(c *plan) { c.r.FSType = c.w.Volume.FSType })},
+		{"disagree does not look at the fsType", "two volumes", blind("disagree", func(c *plan) { c.r.FSType = c.op.Volume.FSType })},
 		{"repair-unpublish takes a silent mount for a dead one", "silence", believes("repair-unpublish", TheDir, func(s *Seen) {
 			if s.Mount == Silent {
 				s.Mount = Dead

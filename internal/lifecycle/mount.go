@@ -14,7 +14,7 @@ import (
 func mountRules() []Rule {
 	return slices.Concat(failedSetUp(), admitRules(), oldStageRules(), []Rule{
 		{"record-target", "this call has not recorded its target yet", "record the target, before any RPC: from then on no operation unstages the volume", func(c *plan) *Step {
-			if c.taken(RecordTarget) {
+			if c.tookForTarget(RecordTarget) {
 				return nil
 			}
 			if c.target() == nil {
@@ -26,7 +26,7 @@ func mountRules() []Rule {
 		}},
 		{"mark-again", "attach: true, and the marker is not mounted: the reconciler removed it after the grace period", "mount the marker; without it the kubelet does not call unmountdevice", func(c *plan) *Step {
 			device := c.driver().Device
-			if device == "" || c.r.Device == device && c.see(TheDir, device).Mount.Mounted() {
+			if device == "" || (c.r.Device == device && c.see(TheDir, device).Mount.Mounted()) {
 				return nil
 			}
 			return &Step{Kind: PlaceMarker, Dir: device}
@@ -38,13 +38,13 @@ func mountRules() []Rule {
 func admitRules() []Rule {
 	return []Rule{
 		{"given-up-before", "the caller left before the operation began", "refuse: no step is taken", func(c *plan) *Step {
-			if c.o.Awaited || len(c.o.taken) > 0 {
+			if c.o.Awaited || c.op.hasBegun() {
 				return nil
 			}
 			return refuse(errUnseen)
 		}},
 		{"unbind-unseen", "the caller left while this call bound the volume", "unmount the directory at once: the kubelet, for which the mount has failed, comes back after half a second (pkg/util/goroutinemap/exponentialbackoff, initialDurationBeforeRetry, Kubernetes v1.37.1)", func(c *plan) *Step {
-			if c.o.Awaited || c.w.Goal != Mount || !c.taken(Bind) || c.target() == nil || c.target().TargetPath == "" {
+			if c.o.Awaited || c.op.Goal != Mount || !c.tookForTarget(Bind) || c.target() == nil || c.target().TargetPath == "" {
 				return nil
 			}
 			return c.step(Unbind)
@@ -64,13 +64,13 @@ func admitRules() []Rule {
 			case c.target() == nil:
 				return c.step(Tidy)
 			}
-			if s := c.first(unpublishRules()); s != nil {
+			if s := c.decide(unpublishRules()); s != nil {
 				return s
 			}
 			return c.step(Drop)
 		}},
 		{"forget-bind", "the target is bound, but nothing is mounted at the directory any more", "forget the bind: if this mount fails, no repair brings back what the kubelet does not know of", func(c *plan) *Step {
-			if t := c.target(); t == nil || !t.Bound || c.taken(RecordTarget) {
+			if t := c.target(); t == nil || !t.Bound || c.tookForTarget(RecordTarget) {
 				return nil
 			}
 			if m := c.mount(TheDir).Mount; m != NotMounted && m != NoDir {
@@ -87,7 +87,7 @@ func admitRules() []Rule {
 
 func disagreeRule() Rule {
 	return Rule{"disagree", "two PersistentVolumes with this volume handle differ in driver, fsType, mount flags, access mode or volume context", "refuse: the volume is staged once for both", func(c *plan) *Step {
-		if err := disagreement(c.r, c.w.Volume); err != nil {
+		if err := disagreement(c.r, c.op.Volume); err != nil {
 			return refuse(err)
 		}
 		return nil
@@ -114,10 +114,10 @@ func oldStageRules() []Rule {
 		}},
 		{"dead-unseen", "the staged mount or the mount for the pod is dead, and no container of the pod was ever created, or this call has bound it", "first [unpublish the target]", func(c *plan) *Step {
 			t := c.target()
-			if t == nil || t.Publish == volstate.None || !c.showsDead() || !c.taken(Bind) && !c.see(ThePod, c.dir).Pod.NoContainer {
+			if t == nil || t.Publish == volstate.None || !c.showsDead() || (!c.tookForTarget(Bind) && !c.see(ThePod, c.dir).Pod.NoContainer) {
 				return nil
 			}
-			return c.first(unpublishRules())
+			return c.decide(unpublishRules())
 		}},
 		{"stage-dead-in-use", "the staged mount is dead, and targets are published, or may be", "refuse: delete these pods first", func(c *plan) *Step {
 			if c.r.Stage != volstate.Done || c.stage().Mount != Dead {
@@ -138,7 +138,7 @@ func bringRules() []Rule {
 
 // startOver: a configuration that was put right holds at once.
 func startOver(c *plan) *Step {
-	if Changed(c.r, c.w.Volume) == "" || c.taken(RecordTarget) || c.owner(false) != volstate.Ours {
+	if Changed(c.r, c.op.Volume) == "" || c.tookForTarget(RecordTarget) || c.owner(false) != volstate.Ours {
 		return nil
 	}
 	for _, dir := range c.dirs() {
@@ -152,10 +152,10 @@ func startOver(c *plan) *Step {
 			return c.at(dir, unpublishRules())
 		}
 	}
-	if s := c.first(unstageRules()); s != nil || c.r.Attachment == byControlPlane {
+	if s := c.decide(unstageRules()); s != nil || c.r.Attachment == byControlPlane {
 		return s
 	}
-	return c.first(detachRules(AsConfigured))
+	return c.decide(detachRules(AsConfigured))
 }
 
 // ready: no driver has to be asked, and nothing touched that a pod may be using.
@@ -164,8 +164,8 @@ func ready(c *plan) *Step {
 	if t == nil || !t.Bound || t.Publish != volstate.Done {
 		return nil
 	}
-	if t.ReadOnly != c.w.Volume.ReadOnly {
-		return refuse(flex.Errorf(flex.CodeAlreadyExists, "volume %s is mounted at %s with read-only=%t, not %t as asked; unmount it first", c.r.Key(), c.dir, t.ReadOnly, c.w.Volume.ReadOnly))
+	if t.ReadOnly != c.op.Volume.ReadOnly {
+		return refuse(flex.Errorf(flex.CodeAlreadyExists, "volume %s is mounted at %s with read-only=%t, not %t as asked; unmount it first", c.r.Key(), c.dir, t.ReadOnly, c.op.Volume.ReadOnly))
 	}
 	switch seen := c.mount(TheDir); seen.Mount {
 	case Unknown:
@@ -180,7 +180,7 @@ func ready(c *plan) *Step {
 
 // showsDead reports whether what is mounted for the target, or staged, is dead.
 func (c *plan) showsDead() bool {
-	return c.mount(TheDir).Mount == Dead || c.mount(TheTarget).Mount == Dead || c.r.Stage == volstate.Done && c.stage().Mount == Dead
+	return c.mount(TheDir).Mount == Dead || c.mount(TheTarget).Mount == Dead || (c.r.Stage == volstate.Done && c.stage().Mount == Dead)
 }
 
 // failedSetUp: the kubelet calls nothing after a mount that failed, so what was
@@ -189,34 +189,26 @@ func failedSetUp() []Rule {
 	return []Rule{
 		clearDead(),
 		{"undo-direct", "NodePublishVolume into the kubelet's directory, for a target of an earlier version, ended uncertain", "[unpublish the target], then refuse: the kubelet does not unmount its directory after a failed mount", func(c *plan) *Step {
-			f := c.first0()
-			if f == nil || len(c.o.Failures) > 1 || f.Step.Kind != NodePublish || f.Class != Uncertain || c.target() == nil || c.target().TargetPath != "" {
+			f := c.op.firstFailure()
+			if f == nil || len(c.op.Failures) > 1 || f.Step.Kind != NodePublish || f.Class != Uncertain || c.target() == nil || c.target().TargetPath != "" {
 				return nil
 			}
-			return c.first(unpublishRules())
+			return c.decide(unpublishRules())
 		}},
 		{"undo-failed", "a step failed with an error that is final, local or not begun, and this call recorded the target", "[release the target], then refuse", func(c *plan) *Step {
-			f := c.first0()
-			if f == nil || !isOver(f) || len(c.o.Failures) > 1 || c.target() == nil || !c.o.taken[deed{RecordTarget, c.w.Dir}] {
+			f := c.op.firstFailure()
+			if f == nil || !isOver(f) || len(c.op.Failures) > 1 || c.target() == nil || !c.op.took(RecordTarget, c.op.Dir) {
 				return nil
 			}
-			return c.first(releaseRules())
+			return c.decide(releaseRules())
 		}},
 		refuseFailed(),
 	}
 }
 
-// first0 is the operation's first failure; nil if there is none.
-func (c *plan) first0() *Failure {
-	if len(c.o.Failures) == 0 {
-		return nil
-	}
-	return &c.o.Failures[0]
-}
-
 func refuseFailed() Rule {
 	return Rule{"failed", "a step of this operation failed", "refuse with the first error", func(c *plan) *Step {
-		if f := c.first0(); f != nil {
+		if f := c.op.firstFailure(); f != nil {
 			return refuse(f.Err)
 		}
 		return nil
@@ -229,8 +221,8 @@ func isOver(f *Failure) bool { return f.Class == Final || f.Class == Local || f.
 // clearDead: some drivers stumble over their own dead mount.
 func clearDead() Rule {
 	return Rule{"without-the-dead", "NodeUnpublishVolume or NodeUnstageVolume failed, and the mount at its path is dead", "unmount the dead mount, then repeat the RPC: some drivers fail on their own dead mount", func(c *plan) *Step {
-		f := c.failed()
-		if f == nil || c.o.taken[deed{RemoveDead, f.Step.Dir}] {
+		f := c.op.lastFailure()
+		if f == nil || c.op.took(RemoveDead, f.Step.Dir) {
 			return nil
 		}
 		var seen Seen
@@ -291,7 +283,7 @@ func attachRules() []Rule {
 // publish context is known, too. A volume that the control plane has attached is
 // asked for once more: that is idempotent, and the answer is the context.
 func (c *plan) attached() bool {
-	if c.did(AskAttachment) || c.did(AwaitAttachment) || c.did(ControllerPublish) {
+	if c.tookForVolume(AskAttachment) || c.tookForVolume(AwaitAttachment) || c.tookForVolume(ControllerPublish) {
 		return true
 	}
 	if c.r.Attach == volstate.Done && !c.r.PublishContextIncomplete() && !c.lost() {
@@ -314,7 +306,7 @@ func (c *plan) by(wanted Route) bool {
 
 // awaits: with a device mount path the volume is attached by others before.
 func (c *plan) awaits() bool {
-	return awaited(c.r) || c.w.Goal != Attach && c.r.Device != "" && c.r.Attach == volstate.None
+	return awaited(c.r) || (c.op.Goal != Attach && c.r.Device != "" && c.r.Attach == volstate.None)
 }
 
 // awaited reports whether another controller attaches the volume of a record.
@@ -322,7 +314,7 @@ func awaited(r *volstate.Record) bool { return r.Unmanaged && r.Attachment == by
 
 // patience: only a caller waits as long as is configured.
 func (c *plan) patience() Patience {
-	if c.w.Goal == Reconcile {
+	if c.op.Goal == Reconcile {
 		return Shortly
 	}
 	return AsConfigured
@@ -358,21 +350,21 @@ func stageRules() []Rule {
 			if c.r.Stage == volstate.None || c.publishedElsewhere() || c.stage().Mount != Dead {
 				return nil
 			}
-			return c.first(unstageRules())
+			return c.decide(unstageRules())
 		}},
 		{"other-secrets", "NodeStageVolume may have succeeded with secrets that changed since, and no target is published", "first [unstage the volume]", func(c *plan) *Step {
 			uncertain := c.r.Stage == volstate.Doing || c.r.Stage == volstate.Undoing
 			if c.staged() || !uncertain || c.publishedElsewhere() || c.owner(false) != volstate.Ours || !c.see(TheSecrets, "").Yes {
 				return nil
 			}
-			return c.first(unstageRules())
+			return c.decide(unstageRules())
 		}},
 		{"stages-no-more", "the driver no longer has STAGE_UNSTAGE_VOLUME, the stage is uncertain, and no target is published", "first [unstage the volume]: NodeStageVolume cannot be repeated", func(c *plan) *Step {
 			uncertain := c.r.Stage == volstate.Doing || c.r.Stage == volstate.Undoing
 			if c.driver().Features.Stage || !uncertain || c.publishedElsewhere() {
 				return nil
 			}
-			return c.first(unstageRules())
+			return c.decide(unstageRules())
 		}},
 		{"published-before", "the stage is certain, but nothing is mounted there any more or the kubelet's CSI plugin has the volume staged as well; and a target that is not bound may be published. Not after a reboot, which makes the stage uncertain", "first [unpublish the target]: an earlier NodePublishVolume may have found the staging path bare, and a repeated one returns OK for what is there", func(c *plan) *Step {
 			if c.staged() || c.r.Stage != volstate.Done {
@@ -398,7 +390,7 @@ func stageRules() []Rule {
 // published, it may unstage between our NodeStageVolume and NodePublishVolume,
 // which would publish a bare directory. So nothing but our own, just now, counts.
 func (c *plan) staged() bool {
-	if c.did(NodeStage) || !c.driver().Features.Stage {
+	if c.tookForVolume(NodeStage) || !c.driver().Features.Stage {
 		return true
 	}
 	return c.r.Stage == volstate.Done && !c.plugin().Staged && !c.stageGone()
@@ -428,10 +420,10 @@ func publishRules() []Rule {
 			return nil
 		}},
 		{"target-dead", "the volume was published for the pod before, and that mount is dead or gone", "first [unpublish the target]", func(c *plan) *Step {
-			if !c.before() || c.target().Publish == volstate.Done && c.mount(TheTarget).Mount == Alive {
+			if !c.before() || (c.target().Publish == volstate.Done && c.mount(TheTarget).Mount == Alive) {
 				return nil
 			}
-			return c.first(unpublishRules())
+			return c.decide(unpublishRules())
 		}},
 		{"pod-gone", "the directory of the pod's volumes no longer exists", "fail: the kubelet would not call unmount", func(c *plan) *Step {
 			if c.target().Publish == volstate.Done || c.see(ThePod, c.dir).Pod.Volumes {
@@ -441,11 +433,11 @@ func publishRules() []Rule {
 		}},
 		{"unseen-direct", "a target of an earlier version in the kubelet's directory, and no caller waits for the mount any more", "at once [unpublish the target], then refuse: for the kubelet the mount has failed", func(c *plan) *Step {
 			switch t := c.target(); {
-			case c.o.Awaited || c.w.Goal != Mount || t.TargetPath != "" || t.Bound:
+			case c.o.Awaited || c.op.Goal != Mount || t.TargetPath != "" || t.Bound:
 				return nil
 			case t.Publish == volstate.Done:
-				return c.first(unpublishRules())
-			case c.taken(NodeUnpublish):
+				return c.decide(unpublishRules())
+			case c.tookForTarget(NodeUnpublish):
 				return refuse(errUnseen)
 			}
 			return nil
@@ -463,7 +455,7 @@ func publishRules() []Rule {
 // unbound it.
 func (c *plan) before() bool {
 	p := c.target().Publish
-	return (p == volstate.Done || p == volstate.Undoing && c.taken(Unbind)) && !c.taken(NodePublish)
+	return (p == volstate.Done || (p == volstate.Undoing && c.tookForTarget(Unbind))) && !c.tookForTarget(NodePublish)
 }
 
 // keptRules: from NodePublishVolume on what is published keeps the kubelet from
@@ -475,7 +467,7 @@ func (c *plan) before() bool {
 func keptRules() []Rule {
 	return []Rule{
 		{"attachment-lost", "after NodePublishVolume the attachment is gone, or it is the attach-detach controller's for a CSI volume that the kubelet's CSI plugin has for no pod any more", "fail: the next mount attaches it again", func(c *plan) *Step {
-			if c.target().Bound || !(c.o.AttachedAsCSI && !c.plugin().Pods || c.lost()) {
+			if c.target().Bound || !((c.op.AttachedAsCSI && !c.plugin().Pods) || c.lost()) {
 				return nil
 			}
 			s := fail(errBeingDetached(c.r))
@@ -489,19 +481,19 @@ func keptRules() []Rule {
 func showRules() []Rule {
 	return []Rule{
 		{"fsgroup", "the pod has an fsGroup that the driver does not apply", "give the files to the group, before the pod sees them", func(c *plan) *Step {
-			if c.taken(ApplyFSGroup) || !c.wantsGroup() {
+			if c.tookForTarget(ApplyFSGroup) || !c.wantsGroup() {
 				return nil
 			}
 			return c.step(ApplyFSGroup)
 		}},
 		{"unseen", "no caller waits for the mount any more", "refuse: the next mount binds it", func(c *plan) *Step {
-			if c.o.Awaited || c.w.Goal == Reconcile || c.bound() {
+			if c.o.Awaited || c.op.Goal == Reconcile || c.bound() {
 				return nil
 			}
 			return refuse(errUnseen)
 		}},
 		{"bind", "the volume is not bound to the kubelet's directory", "bind it: the commit point", func(c *plan) *Step {
-			if c.taken(Bind) || c.bound() {
+			if c.tookForTarget(Bind) || c.bound() {
 				return nil
 			}
 			if seen := c.mount(TheDir); seen.Mount == Unknown {
@@ -518,7 +510,7 @@ func (c *plan) bound() bool { return c.target().Bound && c.mount(TheDir).Mount.M
 // wantsGroup is what the kubelet does for CSI volumes.
 func (c *plan) wantsGroup() bool {
 	t, d := c.target(), c.driver()
-	if t.FSGroup == nil || t.ReadOnly || (t.Bound || c.taken(ForgetBind)) && !c.taken(NodePublish) || d.Features.MountGroup {
+	if t.FSGroup == nil || t.ReadOnly || ((t.Bound || c.tookForTarget(ForgetBind)) && !c.tookForTarget(NodePublish)) || d.Features.MountGroup {
 		return false
 	}
 	return csivol.FSGroupSkipped(d.FSGroup, c.r.FSType, csivol.ModesOr(c.r.AccessModes, c.r.AccessMode)) == ""

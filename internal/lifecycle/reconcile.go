@@ -18,7 +18,7 @@ func unwantedRules() []Rule {
 	return []Rule{
 		{"repair-failed", "a step for the volume, not for one target, failed", "refuse with its error", func(c *plan) *Step {
 			// One pod's release does not keep the others'.
-			if f := c.first0(); f != nil && c.r.Targets[f.Step.Dir] == nil {
+			if f := c.op.firstFailure(); f != nil && c.r.Targets[f.Step.Dir] == nil {
 				return refuse(f.Err)
 			}
 			return nil
@@ -27,7 +27,7 @@ func unwantedRules() []Rule {
 			if !DetachPending(c.r) {
 				return nil
 			}
-			return c.first(detachRules(AsConfigured))
+			return c.decide(detachRules(AsConfigured))
 		}},
 		{"release-unwanted", "the target has not changed for the grace period, and the pod's directory is gone, or the target is unfinished with nothing mounted there; at once, if the pod is gone and has a VolumeAttachment only", "[release the target]", func(c *plan) *Step {
 			for _, dir := range c.dirs() {
@@ -38,7 +38,7 @@ func unwantedRules() []Rule {
 			return nil
 		}},
 		{"reconcile-failed", "a step for a target failed", "refuse with its error, after the other targets", func(c *plan) *Step {
-			if f := c.first0(); f != nil {
+			if f := c.op.firstFailure(); f != nil {
 				return refuse(f.Err)
 			}
 			return nil
@@ -57,22 +57,22 @@ func unwantedVolumeRules() []Rule {
 			if c.r.Device != "" {
 				return c.at(c.r.Device, releaseDeviceRules())
 			}
-			if s := c.first(leaveButDetachRules()); s != nil {
+			if s := c.decide(leaveButDetachRules()); s != nil {
 				return s
 			}
 			if c.detachComes() {
 				return nil
 			}
-			return c.first(detachRules(AsConfigured))
+			return c.decide(detachRules(AsConfigured))
 		}},
 		{"grow-unused-later", "ControllerExpandVolume failed while pods had the volume, and now its VolumeAttachment is deleted", "ControllerExpandVolume, now that no pod has it", func(c *plan) *Step {
-			if len(c.r.Targets) > 0 || !c.did(DeleteAttachment) {
+			if len(c.r.Targets) > 0 || !c.tookForVolume(DeleteAttachment) {
 				return nil
 			}
-			return c.first(growRules())
+			return c.decide(growRules())
 		}},
 		{"reattach", "the VolumeAttachment of a staged or published volume is gone, being deleted or not attached any more; or it is uncertain, and a target may be published", "ask for it again (with attach: true wait for it), ten seconds at a time; events VolumeAttachmentLost and, with another publish context, VolumeAttachmentChanged", func(c *plan) *Step {
-			if !c.attachmentAmiss() || c.did(AskAttachment) || c.did(AwaitAttachment) {
+			if !c.attachmentAmiss() || c.tookForVolume(AskAttachment) || c.tookForVolume(AwaitAttachment) {
 				return nil
 			}
 			if seen := c.see(TheCall, ""); !awaited(c.r) && seen.Err != nil {
@@ -90,7 +90,7 @@ func republishRules() []Rule {
 	return []Rule{{"republish", "the driver has requiresRepublish, and the last NodePublishVolume is one minute old", "NodePublishVolume again, after [attach the volume] if the publish context is not known; an error leaves the mount as it is", func(c *plan) *Step {
 		for _, dir := range c.dirs() {
 			t := c.r.Targets[dir]
-			if !t.Bound || t.Dead != "" || c.o.taken[deed{Republish, dir}] || !c.see(TheTurn, dir).Yes {
+			if !t.Bound || t.Dead != "" || c.op.took(Republish, dir) || !c.see(TheTurn, dir).Yes {
 				continue
 			}
 			if err := cmp.Or(c.see(TheDriver, "").Err, c.see(TheCall, dir).Err); err != nil {
@@ -108,7 +108,7 @@ func republishRules() []Rule {
 }
 
 func (c *plan) failedAt(dir string) bool {
-	return slices.ContainsFunc(c.o.Failures, func(f Failure) bool { return f.Step.Dir == dir })
+	return slices.ContainsFunc(c.op.Failures, func(f Failure) bool { return f.Step.Dir == dir })
 }
 
 // unwanted: what is bound to the directory is the pod's, whatever the record says: the
@@ -148,7 +148,7 @@ func (c *plan) unwanted(dir string) bool {
 
 // releasing reports whether this operation has begun to release a target.
 func (c *plan) releasing(dir string) bool {
-	begun := c.o.taken[deed{NoteOwner, dir}] || c.o.taken[deed{Unbind, dir}] || c.o.taken[deed{NodeUnpublish, dir}]
+	begun := c.op.took(NoteOwner, dir) || c.op.took(Unbind, dir) || c.op.took(NodeUnpublish, dir)
 	return begun && !c.r.Targets[dir].Bound
 }
 
@@ -159,7 +159,7 @@ func (c *plan) releasing(dir string) bool {
 // failed: only one that succeeded has a detach.
 func (c *plan) volumeUnwanted() bool {
 	r := c.r
-	if r.Idle() || !c.stale(r.Changed) && !c.undoing() && !endPending(r) {
+	if r.Idle() || (!c.stale(r.Changed) && !c.undoing() && !endPending(r)) {
 		return false
 	}
 	return r.Device != "" || r.Stage != volstate.None || r.Attachment != byControlPlane || r.Unmanaged || r.Attach != volstate.Done
@@ -168,13 +168,13 @@ func (c *plan) volumeUnwanted() bool {
 // endPending reports that an unmount has succeeded before the volume could be ended
 // (let-pod-go).
 func endPending(r *volstate.Record) bool {
-	return r.Device == "" && r.Attachment != byControlPlane && (r.Stage == volstate.Undoing || r.Attach == volstate.Undoing && r.Object == "")
+	return r.Device == "" && r.Attachment != byControlPlane && (r.Stage == volstate.Undoing || (r.Attach == volstate.Undoing && r.Object == ""))
 }
 
 // undoing reports whether this operation ends the volume: its own steps have
 // changed the record just now.
 func (c *plan) undoing() bool {
-	return c.did(NodeUnstage) || c.did(ForgetStage)
+	return c.tookForVolume(NodeUnstage) || c.tookForVolume(ForgetStage)
 }
 
 // leftUnclear reports that nothing is left of a volume but what may be the
@@ -208,7 +208,7 @@ func unclearRules() []Rule {
 			return &Step{Kind: ForgetStage}
 		}},
 		{"unclear-file", "ownership was left unclear for the grace period, and vol_data.json is still next to the staging path", "remove the file, which the kubelet's CSI plugin would read", func(c *plan) *Step {
-			if !leftUnclear(c.r) || !c.plugin().Staged || !c.late() || c.did(RemoveVolData) {
+			if !leftUnclear(c.r) || !c.plugin().Staged || !c.late() || c.tookForVolume(RemoveVolData) {
 				return nil
 			}
 			return &Step{Kind: RemoveVolData}
@@ -233,8 +233,8 @@ func (c *plan) late() bool {
 
 // attachmentAmiss reports whether what pods have is not known to be attached.
 func (c *plan) attachmentAmiss() bool {
-	if c.r.Object == "" || c.r.Stage == volstate.None && !c.publishedElsewhere() {
+	if c.r.Object == "" || (c.r.Stage == volstate.None && !c.publishedElsewhere()) {
 		return false
 	}
-	return c.r.Attach == volstate.Doing && c.publishedElsewhere() || c.lost()
+	return (c.r.Attach == volstate.Doing && c.publishedElsewhere()) || c.lost()
 }

@@ -15,19 +15,19 @@ import (
 // Intend writes into a record what a step is about to do, and reports whether that
 // has to be on the disk before the step is taken: it could not be undone otherwise.
 // More of what only the executor knows is in p.
-func Intend(r *volstate.Record, s Step, w Wanted, o *Observed, p Particulars) (durable bool) {
+func Intend(r *volstate.Record, s Step, op *Operation, o *Observed, p Particulars) (durable bool) {
 	now := o.Now // with its monotonic reading, so that a wall clock that is set keeps nothing
 	t := r.Targets[s.Dir]
 	switch s.Kind {
 	case RecordTarget:
 		// What is published is bound with no other write.
 		published := t != nil && t.Publish == volstate.Done
-		recordTarget(r, w, now, p)
+		recordTarget(r, op.Wanted, now, p)
 		return published
 	case ControllerPublish:
 		if r.Attach != volstate.Done { // else only the answer is wanted
 			r.Attach, r.NodeID = volstate.Doing, p.NodeID
-			asked(r, w)
+			asked(r, op.Goal)
 		}
 	case AskAttachment, AwaitAttachment:
 		if r.Attach == volstate.None {
@@ -36,7 +36,7 @@ func Intend(r *volstate.Record, s Step, w Wanted, o *Observed, p Particulars) (d
 		r.Attach, r.NodeID, r.Object = volstate.Doing, p.NodeID, p.Object
 		// Its owner is known when it exists; until then it may be ours.
 		r.Unmanaged = s.Kind == AwaitAttachment
-		asked(r, w)
+		asked(r, op.Goal)
 	case ControllerUnpublish, DeleteAttachment:
 		r.Attach = volstate.Undoing
 	case NodeStage:
@@ -53,7 +53,7 @@ func Intend(r *volstate.Record, s Step, w Wanted, o *Observed, p Particulars) (d
 		if s.Keep {
 			return true // Bound: if this process ends before the bind, the next one makes it
 		}
-		failed := w.Goal == Mount && t.Bound && o.Awaited // else a write comes too late, and the disk does not have Bound
+		failed := op.Goal == Mount && t.Bound && o.Awaited // else a write comes too late, and the disk does not have Bound
 		if t.Bound = false; !failed {
 			return false
 		}
@@ -66,15 +66,15 @@ func Intend(r *volstate.Record, s Step, w Wanted, o *Observed, p Particulars) (d
 		}
 		t.Publish, t.Since = volstate.Undoing, now
 	case PlaceMarker:
-		describe(r, w.Volume)
+		describe(r, op.Volume)
 		takeBack(r)
 		r.Device, r.Endpoints = s.Dir, p.Endpoints
 	case ControllerExpand, NodeExpand:
-		if w.Goal != Expand {
+		if op.Goal != Expand {
 			return false
 		}
-		r.Complete(w.Volume.Context, w.Volume.MountFlags)
-		r.Expand, r.ExpandSize = volstate.Doing, w.Size
+		r.Complete(op.Volume.Context, op.Volume.MountFlags)
+		r.Expand, r.ExpandSize = volstate.Doing, op.Size
 	case NoteOwner:
 		if r.Owner != s.Owner {
 			r.Owner, r.Changed = s.Owner, now // what is unclear is so from now on
@@ -97,17 +97,17 @@ type Particulars struct {
 	TargetPath string
 }
 
-func asked(r *volstate.Record, w Wanted) {
+func asked(r *volstate.Record, goal Goal) {
 	if r.Attachment != "" {
 		return
 	}
 	r.Attachment = byNode
-	if r.Device != "" || w.Goal == Attach {
+	if r.Device != "" || goal == Attach {
 		r.Attachment = byControlPlane
 	}
 }
 
-// claim notes that a pod wants the volume at a directory.
+// recordTarget notes that a pod wants the volume at a directory.
 func recordTarget(r *volstate.Record, w Wanted, now time.Time, p Particulars) {
 	takeBack(r)
 	describe(r, w.Volume)
@@ -154,7 +154,7 @@ func describe(r *volstate.Record, want *csivol.Volume) {
 
 // unused reports that nothing has been begun but a detach through the cluster.
 func unused(r *volstate.Record) bool {
-	return r.Idle() || r.Stage == volstate.None && len(publishedPods(r)) == 0 && (r.Attach == volstate.None || DetachPending(r))
+	return r.Idle() || (r.Stage == volstate.None && len(publishedPods(r)) == 0 && (r.Attach == volstate.None || DetachPending(r)))
 }
 
 func fill(r *volstate.Record, want *csivol.Volume) {
@@ -241,45 +241,29 @@ type StepResult struct {
 	NodeExpansionRequired bool
 }
 
-// Conclude writes into a record what came of a step, and into o what the rest of
-// the operation has to know. Without an error the step has succeeded.
-func Conclude(r *volstate.Record, s Step, w Wanted, o *Observed, got StepResult, failure *Failure) {
+// Conclude writes into a record what came of a step, and into op what the rest of the
+// operation has to know. Without an error the step has succeeded.
+func Conclude(r *volstate.Record, s Step, op *Operation, o *Observed, got StepResult, failure *Failure) {
 	defer func() { o.Facts = nil }() // a step makes what was seen old
-	undoes(s, o)
-	if failure != nil {
-		failed(r, s, o, *failure)
-		return
-	}
-	succeeded(r, s, w, o, got)
-	if o.taken == nil {
-		o.taken = map[deed]bool{}
-	}
-	o.taken[deed{s.Kind, s.Dir}] = true
-}
-
-// undoes: after the negation of a step, also one that has failed, the step does not
-// count any more.
-func undoes(s Step, o *Observed) {
-	switch s.Kind {
-	case NodeUnstage, ForgetStage:
-		delete(o.taken, deed{Kind: NodeStage})
-	case NodeUnpublish:
-		delete(o.taken, deed{NodePublish, s.Dir})
-		delete(o.taken, deed{ApplyFSGroup, s.Dir})
-	case Bind:
-		delete(o.taken, deed{Unbind, s.Dir})
-	case AskAttachment:
-		delete(o.taken, deed{Kind: DeleteAttachment})
+	op.forgetUndone(s)
+	switch {
+	case failure == nil:
+		succeeded(r, s, op, o, got)
+		op.noteTaken(s.Kind, s.Dir)
+	case s.MayFail:
+		op.noteTaken(s.Kind, s.Dir)
+	default:
+		failed(r, s, op, *failure)
 	}
 }
 
-func succeeded(r *volstate.Record, s Step, w Wanted, o *Observed, got StepResult) {
+func succeeded(r *volstate.Record, s Step, op *Operation, o *Observed, got StepResult) {
 	t := r.Targets[s.Dir]
 	switch s.Kind {
 	case ControllerPublish:
 		r.Attach, r.PublishContext = volstate.Done, got.PublishContext
 	case AskAttachment, AwaitAttachment:
-		o.AttachedAsCSI = got.AttachedAsCSI
+		op.AttachedAsCSI = got.AttachedAsCSI
 		r.Attach, r.PublishContext, r.Unmanaged = volstate.Done, got.PublishContext, s.Kind == AwaitAttachment || !got.Ours
 		if got.AttachedAsCSI && !holds(r) {
 			r.Attach = volstate.Doing // until what is published holds it: else the next call asks again
@@ -300,43 +284,35 @@ func succeeded(r *volstate.Record, s Step, w Wanted, o *Observed, got StepResult
 	case NodeUnpublish:
 		t.Publish = volstate.None
 	case Unbind:
-		delete(o.taken, deed{Bind, s.Dir})
+		op.forgetTaken(Bind, s.Dir)
 	case Bind:
 		t.Bound, t.Dead = true, ""
-		delete(o.taken, deed{Unbind, s.Dir})
 	case Drop:
 		delete(r.Targets, s.Dir)
 	case RemoveMarker:
 		r.Device = ""
 	case RemoveDead:
-		o.Failures = o.Failures[:len(o.Failures)-1]
+		op.Failures = op.Failures[:len(op.Failures)-1]
 	case NoteAilments:
-		stage, targets := Ailments(r, o)
+		stage, targets := Ailments(r, op, o)
 		r.StageDead = stage
 		for dir, t := range r.Targets {
 			t.Dead = targets[dir]
 		}
 	case ControllerExpand:
-		o.NodeExpansionRequired = got.NodeExpansionRequired
-		if w.Goal != Expand { // of growRules
+		op.NodeExpansionRequired = got.NodeExpansionRequired
+		if op.Goal != Expand { // of growRules
 			r.Expand = volstate.Done
 		}
 	case NoteExpanded:
-		r.Expand, r.ExpandSize = volstate.Done, w.Size
+		r.Expand, r.ExpandSize = volstate.Done, op.Size
 	}
 }
 
 // failed records a failure. What the step was about to do stays uncertain, with the
 // exceptions below.
-func failed(r *volstate.Record, s Step, o *Observed, f Failure) {
-	if s.MayFail {
-		if o.taken == nil {
-			o.taken = map[deed]bool{}
-		}
-		o.taken[deed{s.Kind, s.Dir}] = true
-		return
-	}
-	o.Failures = append(o.Failures, f)
+func failed(r *volstate.Record, s Step, op *Operation, f Failure) {
+	op.Failures = append(op.Failures, f)
 	if t := r.Targets[s.Dir]; t != nil && f.Err != nil {
 		t.LastError = f.Err.Error()
 	}

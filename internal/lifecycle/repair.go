@@ -57,7 +57,7 @@ func ailmentRules() []Rule {
 			return &Step{Kind: NoteAilments}
 		}},
 		{"noted-just-now", "this look has recorded it", "done", func(c *plan) *Step {
-			if !c.did(NoteAilments) || c.repairing() {
+			if !c.tookForVolume(NoteAilments) || c.repairing() {
 				return nil
 			}
 			return &Step{Kind: Done}
@@ -81,8 +81,8 @@ func ailmentRules() []Rule {
 
 // repairing reports whether this operation has begun to replace something.
 func (c *plan) repairing() bool {
-	for deed := range c.o.taken {
-		switch deed.Kind {
+	for step := range c.op.taken {
+		switch step.Kind {
 		case Unbind, NodeUnpublish, NodeUnstage, NodeStage, NodePublish, Bind:
 			return true
 		}
@@ -165,12 +165,12 @@ func (c *plan) noted(stage string, targets map[string]string) bool {
 // staged is dead, since it is shared.
 func (c *plan) repairable() (dirs []string) {
 	stage, targets := c.ailments()
-	if c.missing != nil || stage == "" && len(targets) == 0 || c.silent() {
+	if c.missing != nil || (stage == "" && len(targets) == 0) || c.silent() {
 		return nil
 	}
 	for _, dir := range c.dirs() {
 		t := c.r.Targets[dir]
-		ill := targets[dir] != "" || stage != "" && t.Publish != volstate.None
+		ill := targets[dir] != "" || (stage != "" && t.Publish != volstate.None)
 		switch {
 		case !ill:
 		case t.Bound && c.harmless(dir, targets[dir]):
@@ -197,7 +197,7 @@ func (c *plan) harmless(dir, why string) bool {
 // wantsUnpublish: where only the bind is missing, only that is made again.
 func (c *plan) wantsUnpublish(dir string) bool {
 	t := c.r.Targets[dir]
-	if t.Publish == volstate.None || c.o.taken[deed{NodePublish, dir}] {
+	if t.Publish == volstate.None || c.op.took(NodePublish, dir) {
 		return false
 	}
 	alive := c.see(TheTarget, dir).Mount == Alive
@@ -205,8 +205,8 @@ func (c *plan) wantsUnpublish(dir string) bool {
 }
 
 // Ailments returns what NoteAilments writes down.
-func Ailments(r *volstate.Record, o *Observed) (stage string, targets map[string]string) {
-	c := &plan{r: r, o: o}
+func Ailments(r *volstate.Record, op *Operation, o *Observed) (stage string, targets map[string]string) {
+	c := &plan{r: r, op: op, o: o}
 	stage, targets = c.ailments()
 	return stage, maps.Clone(targets)
 }

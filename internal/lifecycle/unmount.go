@@ -14,7 +14,7 @@ func unmountRules() []Rule {
 		[]Rule{clearDead(), letPodGo(), refuseFailed()},
 		[]Rule{
 			{"unmount-completed", "the pending unmount was already completed", "done", func(c *plan) *Step {
-				if c.w.Goal != CompleteUnmount || c.released() {
+				if c.op.Goal != CompleteUnmount || c.released() {
 					return nil
 				}
 				switch seen := c.see(ThePendingUnmount, c.dir); {
@@ -26,7 +26,7 @@ func unmountRules() []Rule {
 				return nil
 			}},
 			{"not-unmounted", "a pending unmount, and the directory is still mounted: flexdriver is about to unmount it, or was killed before", "done: the kubelet has no Success yet, and finds the directory mounted or calls unmount again", func(c *plan) *Step {
-				if c.w.Goal != CompleteUnmount || len(c.o.taken) > 0 {
+				if c.op.Goal != CompleteUnmount || c.op.hasBegun() {
 					return nil
 				}
 				switch seen := c.mount(TheDir); {
@@ -49,8 +49,8 @@ func unmountRules() []Rule {
 // Kubernetes v1.37.1).
 func letPodGo() Rule {
 	return Rule{"let-pod-go", "nothing is published for the pod any more, NodeUnstageVolume or ControllerUnpublishVolume failed, and the volume has no device mount path", "remove the target from the record, and succeed; `release-unwanted-volume` of reconcile repeats the RPC", func(c *plan) *Step {
-		f := c.failed()
-		if f == nil || f.Step.Kind != NodeUnstage && f.Step.Kind != ControllerUnpublish || c.r.Device != "" {
+		f := c.op.lastFailure()
+		if f == nil || (f.Step.Kind != NodeUnstage && f.Step.Kind != ControllerUnpublish) || c.r.Device != "" {
 			return nil
 		}
 		if c.target() == nil {
@@ -67,19 +67,19 @@ func letPodGo() Rule {
 // do not, unless there is no PersistentVolume: then the kubelet wants neither, and
 // what is mounted from here is all that keeps it from unstaging.
 func mayLetGo(c *plan) *Step {
-	if c.target() == nil || len(c.o.taken) > 0 {
+	if c.target() == nil || c.op.hasBegun() {
 		return nil
 	}
 	seen := c.see(ThePVState, c.dir)
 	f := seen.PVState
-	if f.Replaced == "" || f.Pod == "" || !f.Gone && seen.SameFilesystem {
+	if f.Replaced == "" || f.Pod == "" || (!f.Gone && seen.SameFilesystem) {
 		return nil
 	}
 	return refuse(errPodLives(c.dir, f))
 }
 
 // released reports whether this operation has released its target.
-func (c *plan) released() bool { return c.taken(Drop) || c.taken(Tidy) }
+func (c *plan) released() bool { return c.tookForTarget(Drop) || c.tookForTarget(Tidy) }
 
 // releaseRules undo a target, and with the last one the volume. Each step can be
 // repeated; the target stays in the record until all is done, so that the kubelet's
@@ -100,7 +100,7 @@ func releaseRules() []Rule {
 				return c.step(Tidy)
 			}},
 			{"note-owner", "it is the last target of the volume", "record who ends the volume, the bridge or the kubelet's CSI plugin, before anything is unmounted: what is published keeps the kubelet from unstaging", func(c *plan) *Step {
-				if len(c.r.Targets) > 1 || c.taken(NoteOwner) {
+				if len(c.r.Targets) > 1 || c.tookForTarget(NoteOwner) {
 					return nil
 				}
 				who := c.owner(true)
@@ -122,7 +122,7 @@ func releaseRules() []Rule {
 				if len(c.r.Targets) > 1 || c.r.Device != "" {
 					return nil
 				}
-				return c.first(leaveRules())
+				return c.decide(leaveRules())
 			}},
 			{"drop", "everything of the target is undone", "remove the target from the record", func(c *plan) *Step { return c.step(Drop) }},
 		},
@@ -135,7 +135,7 @@ func unpublishRules() []Rule {
 		// What a driver has published into the kubelet's directory is for it to remove,
 		// or nothing would tell whether it has.
 		{"unbind", "the volume is bound to the kubelet's directory, or may be", "unmount the directory; NodeUnpublishVolume does that for a target of an earlier version in it", func(c *plan) *Step {
-			if c.target().TargetPath == "" || c.taken(Unbind) {
+			if c.target().TargetPath == "" || c.tookForTarget(Unbind) {
 				return nil
 			}
 			return c.step(Unbind)
@@ -160,7 +160,7 @@ func leaveRules() []Rule {
 				return refuse(errOtherStage(c.r))
 			}},
 			{"kubelet-has-it", "the kubelet's CSI plugin has the volume for a pod", "leave stage and attachment to the kubelet and the attach-detach controller", func(c *plan) *Step {
-				if c.leaves() != volstate.Kubelet || c.r.Stage == volstate.None && c.r.Attach == volstate.None {
+				if c.leaves() != volstate.Kubelet || (c.r.Stage == volstate.None && c.r.Attach == volstate.None) {
 					return nil
 				}
 				return &Step{Kind: LeaveToKubelet}
@@ -189,7 +189,7 @@ func leaveRules() []Rule {
 			if c.r.Attachment == byControlPlane && !c.r.Unmanaged {
 				return nil // detach comes
 			}
-			return c.first(detachRules(Shortly))
+			return c.decide(detachRules(Shortly))
 		}}},
 		growRules(),
 	)
@@ -224,7 +224,7 @@ func (c *plan) owner(next bool) volstate.Owner {
 	switch p := c.plugin(); {
 	case p.Pods:
 		return volstate.Kubelet
-	case p.Staged && (c.r.Stage != volstate.None && c.shares() || p.Mounted || !c.stale(p.Since)), next && c.tearsDown() && c.see(ThePVState, c.w.Dir).PVState.Next != "":
+	case p.Staged && ((c.r.Stage != volstate.None && c.shares()) || p.Mounted || !c.stale(p.Since)), next && c.tearsDown() && c.see(ThePVState, c.op.Dir).PVState.Next != "":
 		return volstate.Unclear
 	}
 	return volstate.Ours
@@ -232,7 +232,7 @@ func (c *plan) owner(next bool) volstate.Owner {
 
 // tearsDown reports whether the kubelet wants an end of something.
 func (c *plan) tearsDown() bool {
-	return c.w.Goal == Unmount || c.w.Goal == CompleteUnmount || c.w.Goal == UnmountDevice
+	return c.op.Goal == Unmount || c.op.Goal == CompleteUnmount || c.op.Goal == UnmountDevice
 }
 
 // shares reports that what is staged is staged where the kubelet's CSI plugin has
@@ -290,19 +290,19 @@ func (c *plan) publishedElsewhere() bool {
 func detachRules(p Patience) []Rule {
 	return []Rule{
 		{"detach-not-ours", "the kubelet's CSI plugin has the volume, its ownership is unclear and nothing is staged, or the VolumeAttachment is unmanaged", "forget the attachment", func(c *plan) *Step {
-			if c.r.Attach == volstate.None || c.owner(false) == volstate.Ours && c.r.Owner == volstate.Ours && !c.r.Unmanaged {
+			if c.r.Attach == volstate.None || (c.owner(false) == volstate.Ours && c.r.Owner == volstate.Ours && !c.r.Unmanaged) {
 				return nil
 			}
 			return &Step{Kind: ForgetAttachment}
 		}},
 		{"still-staged", "the volume is staged or published, or may be", "fail: a volume is not detached under a stage", func(c *plan) *Step {
-			if c.r.Attach == volstate.None || c.r.Stage == volstate.None && !c.publishedElsewhere() {
+			if c.r.Attach == volstate.None || (c.r.Stage == volstate.None && !c.publishedElsewhere()) {
 				return nil
 			}
 			return fail(flex.Errorf(flex.CodeFailedPrecondition, "volume %s is still staged on this node, and is not detached", c.r.Key()))
 		}},
 		{"delete-attachment", "flex2csi created its VolumeAttachment", "delete it and wait; the end of a pod waits ten seconds at most and succeeds, also without the API server: `finish-detach` of reconcile tries again", func(c *plan) *Step {
-			if c.r.Attach == volstate.None || c.r.Object == "" || c.did(DeleteAttachment) {
+			if c.r.Attach == volstate.None || c.r.Object == "" || c.tookForVolume(DeleteAttachment) {
 				return nil
 			}
 			return &Step{Kind: DeleteAttachment, Patience: p, MayFail: p == Shortly}
@@ -322,7 +322,7 @@ func detachRules(p Patience) []Rule {
 func growRules() []Rule {
 	return []Rule{{"grow-unused", "ControllerExpandVolume failed while pods had the volume", "ControllerExpandVolume, now that no pod has it", func(c *plan) *Step {
 		r := c.r
-		if r.Expand != volstate.Doing || r.Stage != volstate.None || r.Attach == volstate.Undoing || r.Owner != volstate.Ours || c.did(ControllerExpand) {
+		if r.Expand != volstate.Doing || r.Stage != volstate.None || r.Attach == volstate.Undoing || r.Owner != volstate.Ours || c.tookForVolume(ControllerExpand) {
 			return nil
 		}
 		if seen := c.see(TheDriver, ""); seen.Err != nil || !c.driver().Features.ControllerExpand {

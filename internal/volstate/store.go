@@ -96,7 +96,7 @@ func (s *Store) Unlock() error {
 func (s *Store) path(k csivol.Key) string {
 	sum := sha256.Sum256([]byte(k.Driver + "\x00" + k.Handle))
 	name := strings.Map(func(r rune) rune {
-		if r == '.' || r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
+		if r == '.' || r == '-' || (r >= '0' && r <= '9') || (r >= 'a' && r <= 'z') || (r >= 'A' && r <= 'Z') {
 			return r
 		}
 		return '_'

@@ -91,7 +91,7 @@ func inTakeOver() []sabotage {
 		{
 			name: "lets-go-of-the-living", scenario: "migrate-killed", want: "calls were|the unmount to be refused",
 			file: "internal/lifecycle/unmount.go",
-			old:  `if f.Replaced == "" || f.Pod == "" || !f.Gone && seen.SameFilesystem {`, new: `if f.Replaced == "" || c != nil {`,
+			old:  `if f.Replaced == "" || f.Pod == "" || (!f.Gone && seen.SameFilesystem) {`, new: `if f.Replaced == "" || c != nil {`,
 		},
 		{
 			// The test driver refuses to unstage what another pod has from the kubelet.
