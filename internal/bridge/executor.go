@@ -101,7 +101,7 @@ func (x *execution) left() {
 // refused ends an operation that has begun something with an error that is
 // remembered for those who look.
 func (x *execution) refused(s lifecycle.Step) error {
-	if len(x.op.Failures) > 0 || s.Rule == "pod-lives" || s.Rule == "unclear" {
+	if len(x.op.Failures) > 0 || s.Remember {
 		x.v.record.LastError = s.Err.Error()
 	}
 	for _, f := range x.op.Failures[min(1, len(x.op.Failures)):] {

@@ -263,9 +263,8 @@ func (x *execution) complete() error {
 }
 
 // report says which mounts do not work, or only do not answer.
-func (x *execution) report() {
-	_, targets := lifecycle.Ailments(x.v.record, &x.op, &x.observed)
-	for dir, why := range targets {
+func (x *execution) report(ill lifecycle.Ailments) {
+	for dir, why := range ill.Targets {
 		x.reportTarget(dir, why)
 	}
 }

@@ -88,10 +88,10 @@ func (x *execution) note(s lifecycle.Step) {
 			x.v.log.Info("the kubelet's CSI plugin has the volume for no pod, and may be about to; it stays staged until that is clear")
 		}
 	case lifecycle.NoteAilments:
-		x.report()
+		x.report(s.Ailments)
 	case lifecycle.NoteExpanded:
-		if size, nominal := lifecycle.Nominal(&x.op, &x.observed); nominal {
-			x.b.notify(r, r.Targets[s.Dir].Pod, "VolumeSizeNominal", "it was expanded to %d bytes, and driver %s expands nothing: its filesystem, which has no device of its own, has %d bytes, whatever the claim says", x.op.Size, x.d.Name, size)
+		if s.Nominal {
+			x.b.notify(r, r.Targets[s.Dir].Pod, "VolumeSizeNominal", "it was expanded to %d bytes, and driver %s expands nothing: its filesystem, which has no device of its own, has %d bytes, whatever the claim says", x.op.Size, x.d.Name, s.Filesystem)
 		}
 	}
 }

@@ -32,7 +32,7 @@ func (m *model) beginWith(w *world, i int, r rec, o op, e *event) {
 // advance goes on to the next step that does something, or to the end.
 func (m *model) advance(w *world, i int, e *event) {
 	n := &w.nodes[i]
-	d := m.next(situation{n.mem, n.op, m.see(w, i)})
+	d := m.next(snapshot{n.mem, n.op, m.see(w, i)})
 	n.mem, n.op = d.rec, d.op
 	e.circles = d.circles || n.op.endless
 	e.decided, e.decidedNode = m.kinds[d.op.step.kind], i

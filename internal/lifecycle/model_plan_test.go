@@ -89,8 +89,7 @@ func (m *model) placeOf(dir string) uint8 {
 	panic("no place: " + dir)
 }
 
-// observed returns what the planner is shown. All facts are there, so that it never
-// has to ask for one.
+// observed returns what the planner is shown.
 func (m *model) observed(o op, facts map[Fact]Seen) *Observed {
 	return &Observed{Now: now(), Grace: grace, Awaited: o.awaited, KubeletDir: "/k", KubeletStaging: stagingDir, Facts: facts}
 }
@@ -163,8 +162,8 @@ func (m *model) wanted(o op) Wanted {
 	return w
 }
 
-// A situation is all that a decision depends on.
-type situation struct {
+// A snapshot is all that a decision depends on.
+type snapshot struct {
 	rec  rec
 	op   op
 	seen seen
@@ -182,8 +181,8 @@ type decision struct {
 }
 
 // next asks the planner until there is something to do. What changes nothing but
-// the record is done at once. Equal situations are decided once.
-func (m *model) next(s situation) decision {
+// the record is done at once. Equal snapshots are decided once.
+func (m *model) next(s snapshot) decision {
 	if d, ok := m.decided[s]; ok {
 		return d
 	}
@@ -193,7 +192,7 @@ func (m *model) next(s situation) decision {
 }
 
 // ask counts a panic of the planner as if it went in circles.
-func (m *model) ask(s situation) (d decision) {
+func (m *model) ask(s snapshot) (d decision) {
 	defer func() {
 		if recover() != nil {
 			d = decision{circles: true, ended: true}
@@ -202,14 +201,14 @@ func (m *model) ask(s situation) (d decision) {
 	return m.asked(s)
 }
 
-func (m *model) asked(s situation) decision {
+func (m *model) asked(s snapshot) decision {
 	facts := m.facts(s.seen)
 	if s.seen.renamed && goals()[s.op.goal] == Mount {
 		facts[Fact{What: TheAttachment}] = Seen{Yes: true}
 	}
-	r, op, o := m.c.record(s.rec), m.operation(s.op), m.observed(s.op, facts)
+	r, op, o := m.c.record(s.rec), m.operation(s.op), m.observed(s.op, nil)
 	for range 40 {
-		step := m.planner.Next(r, op, o)
+		step := m.nextStep(r, op, o, facts)
 		m.used[step.Rule] = true
 		d := decision{op: s.op, rule: m.rule(step.Rule)}
 		switch step.Kind {
@@ -217,8 +216,6 @@ func (m *model) asked(s situation) decision {
 			m.keep(&d.op, op)
 			d.rec, d.ended, d.ok = m.c.pack(r), true, step.Kind == Done
 			return d
-		case Look:
-			panic(fmt.Sprintf("the planner wants to know %v", step.Fact))
 		case Fail:
 			Conclude(r, step, op, o, StepResult{}, &Failure{Step: step, Class: Local, Err: step.Err})
 		default:
@@ -240,9 +237,26 @@ func (m *model) asked(s situation) decision {
 			}
 			Conclude(r, step, op, o, StepResult{}, nil)
 		}
-		o.Facts = facts
 	}
 	return decision{circles: true, ended: true}
+}
+
+// nextStep shows the planner the facts that it asks for, and no others.
+func (m *model) nextStep(r *volstate.Record, op *Operation, o *Observed, facts map[Fact]Seen) Step {
+	for {
+		step := m.planner.Next(r, op, o)
+		if step.Kind != Look {
+			return step
+		}
+		seen, known := facts[step.Fact]
+		if _, asked := o.Facts[step.Fact]; asked || !known {
+			panic(fmt.Sprintf("rule %s wants to know %v", step.Rule, step.Fact))
+		}
+		if o.Facts == nil {
+			o.Facts = map[Fact]Seen{}
+		}
+		o.Facts[step.Fact] = seen
+	}
 }
 
 func (m *model) private(dir string) string {

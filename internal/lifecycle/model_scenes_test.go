@@ -24,7 +24,7 @@ type question struct {
 	op     *Operation
 	t      *volstate.Target // of pod a
 	driver *DriverFacts
-	rules  []Rule // nil: those of the goal
+	table  *Table // nil: that of the goal
 }
 
 const (
@@ -118,6 +118,8 @@ func (q *question) pluginHas() {
 }
 
 func (q *question) away(what FactKind, dir string) { q.see(what, dir, Seen{Err: errAway}) }
+
+func (q *question) hasTable(t Table) { q.table = &t }
 
 func (q *question) otherVolume() { q.op.Volume.Name, q.op.Volume.FSType = "b", "xfs" }
 
@@ -223,10 +225,10 @@ func unmountScenes() []scene {
 			q.took(Unbind, dirA)
 			q.r.Expand, q.driver.Features.ControllerExpand = volstate.Doing, true
 		}, ControllerExpand, ""},
-		{"still-published", "no table that hands over here unstages under a mount", func(q *question) { q.rules = unstageRules() }, Fail, "still published"},
+		{"still-published", "no table that hands over here unstages under a mount", func(q *question) { q.hasTable(unstageTable()) }, Fail, "still published"},
 		{"still-staged", "no table that hands over here detaches under a stage", func(q *question) {
 			q.attached(volstate.Done, byNode)
-			q.rules = detachRules(AsConfigured)
+			q.hasTable(detachTable(AsConfigured))
 		}, Fail, "still staged"},
 	}
 }
@@ -374,9 +376,9 @@ func expandScenes() []scene {
 func (s scene) ask(p Planner) (got Step, right bool) {
 	q := usual()
 	s.set(q)
-	if q.rules == nil {
+	if q.table == nil {
 		got = p.Next(q.r, q.op, q.o)
-	} else if step := (&plan{r: q.r, op: q.op, o: q.o, dir: q.op.Dir, instead: p.instead}).decide(q.rules); step != nil {
+	} else if step := p.decide(&situation{record: q.r, op: q.op, observed: q.o, dir: q.op.Dir}, *q.table); step != nil {
 		got = *step
 	}
 	right = got.Kind == s.kind && (s.says == "") == (got.Err == nil)

@@ -6,11 +6,10 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
-	"github.com/flex2csi/flex2csi/internal/volstate"
 )
 
 // Observed is what was seen of a volume. Facts that cost I/O are
-// observed when a rule needs them (Look). After a step all of them are stale.
+// observed when a condition needs them (Look). After a step all of them are stale.
 type Observed struct {
 	// Now is when it was seen, and Grace how long something may be left half-done
 	// before it is undone because no call asks for it any more.
@@ -91,7 +90,7 @@ type Seen struct {
 // A MountState is what is at a path.
 type MountState string
 
-// The states. Unknown comes with an error, or the fact was not observed yet (see).
+// The states. Unknown comes with an error.
 const (
 	Unknown    MountState = ""
 	NoDir      MountState = "no directory"
@@ -156,43 +155,3 @@ type DriverFacts struct {
 	// RepairInUse: dead mounts are replaced even if containers have them.
 	RepairInUse bool
 }
-
-// see returns a fact. A fact that was not observed yet is returned as unknown. Then decide
-// drops the result of the rule and asks for the fact.
-func (c *plan) see(what FactKind, dir string) Seen {
-	f := Fact{What: what, Dir: dir}
-	seen, ok := c.o.Facts[f]
-	if !ok && c.missing == nil {
-		c.missing = &f
-	}
-	return seen
-}
-
-func (c *plan) driver() *DriverFacts {
-	d := c.see(TheDriver, "").Driver
-	if d == nil {
-		return &DriverFacts{} // not observed yet, or an error that was refused before
-	}
-	return d
-}
-
-func (c *plan) plugin() PluginState { return c.see(ThePlugin, "").Plugin }
-
-func (c *plan) mount(what FactKind) Seen { return c.see(what, c.dir) }
-
-// stage is what is mounted at the staging path.
-func (c *plan) stage() Seen {
-	if c.r.StagingPath == "" {
-		return Seen{Mount: NotMounted}
-	}
-	return c.see(TheStage, "")
-}
-
-// target is the target that the rules are asked for; nil if there is none.
-func (c *plan) target() *volstate.Target { return c.r.Targets[c.dir] }
-
-// tookForTarget reports whether this operation has taken a step for the target.
-func (c *plan) tookForTarget(k StepKind) bool { return c.op.took(k, c.dir) }
-
-// tookForVolume reports whether this operation has taken a step for the volume.
-func (c *plan) tookForVolume(k StepKind) bool { return c.op.took(k, "") }

@@ -248,7 +248,7 @@ func Conclude(r *volstate.Record, s Step, op *Operation, o *Observed, got StepRe
 	op.forgetUndone(s)
 	switch {
 	case failure == nil:
-		succeeded(r, s, op, o, got)
+		succeeded(r, s, op, got)
 		op.noteTaken(s.Kind, s.Dir)
 	case s.MayFail:
 		op.noteTaken(s.Kind, s.Dir)
@@ -257,7 +257,7 @@ func Conclude(r *volstate.Record, s Step, op *Operation, o *Observed, got StepRe
 	}
 }
 
-func succeeded(r *volstate.Record, s Step, op *Operation, o *Observed, got StepResult) {
+func succeeded(r *volstate.Record, s Step, op *Operation, got StepResult) {
 	t := r.Targets[s.Dir]
 	switch s.Kind {
 	case ControllerPublish:
@@ -294,10 +294,9 @@ func succeeded(r *volstate.Record, s Step, op *Operation, o *Observed, got StepR
 	case RemoveDead:
 		op.Failures = op.Failures[:len(op.Failures)-1]
 	case NoteAilments:
-		stage, targets := Ailments(r, op, o)
-		r.StageDead = stage
+		r.StageDead = s.Ailments.Stage
 		for dir, t := range r.Targets {
-			t.Dead = targets[dir]
+			t.Dead = s.Ailments.Targets[dir]
 		}
 	case ControllerExpand:
 		op.NodeExpansionRequired = got.NodeExpansionRequired

@@ -17,7 +17,7 @@ import (
 func Reset(r *volstate.Record, now time.Time) {
 	here := func(t time.Time) time.Time { return now.Add(-max(0, now.Sub(t))) }
 	r.Changed = here(r.Changed)
-	if leftUnclear(r) {
+	if isLeftUnclear(r) {
 		r.Changed = now // what the kubelet did meanwhile was not seen
 	}
 	for _, t := range r.Targets {
