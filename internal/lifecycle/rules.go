@@ -16,9 +16,9 @@ func (p Planner) situationFor(name string, s *situation) *situation {
 	return s
 }
 
-// Next returns what happens next to a volume of which r is the record.
-func (p Planner) Next(r *volstate.Record, op *Operation, o *Observed) Step {
-	if step := p.decide(&situation{record: r, op: op, observed: o, dir: op.Dir}, tables[op.Goal]); step != nil {
+// Next returns what happens next to a volume.
+func (p Planner) Next(record *volstate.Record, op *Operation, observed *Observed) Step {
+	if step := p.decide(&situation{record, op, observed, op.Dir}, tables[op.Goal]); step != nil {
 		return *step
 	}
 	return Step{Kind: Done}

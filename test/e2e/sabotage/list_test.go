@@ -54,8 +54,8 @@ func inSource() []sabotage {
 		{
 			name: "secret-in-record", scenario: "secret", want: "has the password in it",
 			file: "internal/lifecycle/record.go",
-			old:  "t.Pod, t.ReadOnly, t.FSGroup = w.Volume.Pod, w.Volume.ReadOnly, w.Volume.FSGroup",
-			new:  "t.Pod, t.ReadOnly, t.FSGroup = w.Volume.Pod, w.Volume.ReadOnly, w.Volume.FSGroup\n\tfor _, s := range w.Volume.Secrets.NodeStage {\n\t\tt.LastError += string(s.Reveal())\n\t}",
+			old:  "t.Pod, t.ReadOnly, t.FSGroup = wanted.Volume.Pod, wanted.Volume.ReadOnly, wanted.Volume.FSGroup",
+			new:  "t.Pod, t.ReadOnly, t.FSGroup = wanted.Volume.Pod, wanted.Volume.ReadOnly, wanted.Volume.FSGroup\n\tfor _, s := range wanted.Volume.Secrets.NodeStage {\n\t\tt.LastError += string(s.Reveal())\n\t}",
 		},
 		{
 			name: "anybodys-volumes", scenario: "inline-stranger", want: "event of pod liar",
