@@ -66,6 +66,13 @@ type Ailments struct {
 	Targets map[string]string
 }
 
+func (ill *Ailments) add(dir, why string) {
+	if ill.Targets == nil {
+		ill.Targets = map[string]string{} // most volumes have none
+	}
+	ill.Targets[dir] = why
+}
+
 // missingMount is the ailment of a target that is not mounted any more, although no
 // call asked to unmount it. Where there is no directory nothing is missing: the kubelet
 // has removed it after a mount that failed, and calls no unmount.
@@ -74,7 +81,6 @@ const missingMount = "not mounted any more"
 // examine returns the ailments, and whether any of the mounts only does not answer. It may
 // answer again, as a server that fails over does, and nothing is repaired until then.
 func (s *situation) examine() (ill Ailments, silent bool, missing *Fact) {
-	ill.Targets = map[string]string{}
 	for _, dir := range sortedDirs(s.record) {
 		if !s.record.Targets[dir].Bound {
 			continue
@@ -86,9 +92,9 @@ func (s *situation) examine() (ill Ailments, silent bool, missing *Fact) {
 		}
 		switch seen.Mount {
 		case NotMounted:
-			ill.Targets[dir] = missingMount
+			ill.add(dir, missingMount)
 		case Dead, Silent:
-			ill.Targets[dir] = seen.Err.Error()
+			ill.add(dir, seen.Err.Error())
 			silent = silent || seen.Mount == Silent
 		}
 	}
