@@ -147,7 +147,7 @@ func scriptPendingUnmounts(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	var found []string
 	for stop := time.Now().Add(time.Minute); time.Now().Before(stop); time.Sleep(5 * time.Millisecond) {
-		found, _ = filepath.Glob(filepath.Join(ts.Getenv("STATE"), "*.tombstone"))
+		found, _ = filepath.Glob(filepath.Join(ts.Getenv("STATE"), "*.pending-unmount"))
 		if fmt.Sprint(len(found)) == args[0] {
 			return
 		}

@@ -63,17 +63,6 @@ type exception struct {
 func exceptions() []exception {
 	return []exception{
 		{text: "user nobody", reason: "the system's user of that name"},
-		{text: ".tombstone", reason: "the suffix of files, shared with older versions"},
-		{text: "const FileName = \"retired\"", path: "internal/cordon/cordon.go", reason: "a file that is shared with older versions"},
-		{text: "json:\"inDoubt", path: "internal/nodevolumes/nodevolumes.go", reason: "a field that migrate reads of daemons of older versions, too"},
-		{text: ".retired", path: "internal/volstate", reason: "that file"},
-		{text: "\"retired\"", path: "internal/cordon/cordon_test.go", reason: "that file"},
-		{text: "completeCommand flex.Command = \"bury\"", path: "internal/bridge/callouts.go", reason: "a value in the status on the socket, for older versions"},
-		{text: "CSIDriverAway", path: "internal/bridge", reason: "an event reason of v1alpha1"},
-		{text: "`CSIDriverAway`", path: "docs/reference/events.md", reason: "an event reason of v1alpha1"},
-		{text: "`retire`, `unretire`", path: "internal/wire/README.md", reason: "names on the socket, for older versions"},
-		{text: "file `retired`", path: "internal/wire/README.md", reason: "a file that is shared with older versions"},
-		{text: "KindCordon = \"retire\"", path: "internal/wire/wire.go", reason: "a name on the socket, for older versions"},
 		{text: "as nobody", reason: "the system's user of that name, and hack/as-nobody"},
 		{path: "hack/words", reason: "this list"},
 	}

@@ -138,7 +138,7 @@ func (on callouts) requireAttached(ctx context.Context, c *flex.Call) error {
 			return err
 		}
 		route, err := d.route(f, policy)
-		attached = err == nil && (route == lifecycle.NoAttach || v.record.Attach == volstate.Done && c.NodeName == on.bridge.NodeName)
+		attached = err == nil && (route == lifecycle.NoAttach || (v.record.Attach == volstate.Done && c.NodeName == on.bridge.NodeName))
 		return err
 	})
 	if err == nil && !attached {
@@ -240,8 +240,8 @@ func operationOf(c *flex.Call) operation {
 }
 
 // completeCommand names the operation that completes a pending unmount. No callout has
-// this name. It is in the status on the socket, so it stays as it is.
-const completeCommand flex.Command = "bury"
+// this name.
+const completeCommand = flex.Command(lifecycle.CompleteUnmount)
 
 // CompleteUnmount completes a pending unmount: a directory was unmounted while this
 // process was not running. It does nothing if the pending unmount was completed

@@ -59,5 +59,5 @@ func (b *Bridge) noticeAway(want *csivol.Volume, err error) {
 	if want == nil || flex.CodeOf(coded(err)) != flex.CodeUnavailable {
 		return
 	}
-	b.notify(&volstate.Record{Name: want.Name, Inline: want.Inline, Driver: want.Driver, Handle: want.Handle}, want.Pod, "CSIDriverAway", "the CSI driver %s cannot be reached on node %s: %s", want.Driver, b.NodeName, err)
+	b.notify(&volstate.Record{Name: want.Name, Inline: want.Inline, Driver: want.Driver, Handle: want.Handle}, want.Pod, "CSIDriverUnavailable", "the CSI driver %s cannot be reached on node %s: %s", want.Driver, b.NodeName, err)
 }

@@ -45,7 +45,7 @@ func TestNotices(t *testing.T) {
 	n.succeed("mount", dir, options)
 	n.die()
 	n.reconcile()
-	if got, want := n.told(), "CSIDriverAway web, VolumeCorrupted web"; got != want {
+	if got, want := n.told(), "CSIDriverUnavailable web, VolumeCorrupted web"; got != want {
 		t.Errorf("told %s, want %s", got, want)
 	}
 	n.succeed("unmount", dir)

@@ -23,9 +23,9 @@ type execution struct {
 	v    *volume
 	// d is what the configuration makes of the driver; nil where it does not have it
 	// (any more).
-	d *FlexDriver
-	w lifecycle.Wanted
-	o lifecycle.Observed
+	d        *FlexDriver
+	op       lifecycle.Operation
+	observed lifecycle.Observed
 
 	// What was learned about the driver for this operation.
 	seenDriver *lifecycle.Seen
@@ -76,8 +76,8 @@ func (b *Bridge) execute(v *volume, d *FlexDriver, w lifecycle.Wanted) error {
 }
 
 func (b *Bridge) execution(v *volume, d *FlexDriver, w lifecycle.Wanted) *execution {
-	x := &execution{b: b, node: b.node(), v: v, d: d, w: w}
-	x.o = lifecycle.Observed{Grace: b.grace(), Node: b.NodeName, KubeletDir: b.KubeletDir, KubeletStaging: b.node().stagingPath(v.key)}
+	x := &execution{b: b, node: b.node(), v: v, d: d, op: lifecycle.Operation{Wanted: w}}
+	x.observed = lifecycle.Observed{Grace: b.grace(), Node: b.NodeName, KubeletDir: b.KubeletDir, KubeletStaging: b.node().stagingPath(v.key)}
 	if w.Volume != nil {
 		x.secrets = w.Volume.Secrets
 	}
@@ -85,14 +85,14 @@ func (b *Bridge) execution(v *volume, d *FlexDriver, w lifecycle.Wanted) *execut
 }
 
 func (x *execution) next() lifecycle.Step {
-	x.o.Now = time.Now()
-	x.o.Awaited = x.v.current == nil || x.v.awaited()
-	return x.b.planner.Next(x.v.record, &x.o, x.w)
+	x.observed.Now = time.Now()
+	x.observed.Awaited = x.v.current == nil || x.v.awaited()
+	return x.b.planner.Next(x.v.record, &x.op, &x.observed)
 }
 
 // left reports what an operation with success has left to the reconciler.
 func (x *execution) left() {
-	for _, f := range x.o.Failures {
+	for _, f := range x.op.Failures {
 		x.v.record.LastError = f.Err.Error()
 		x.v.log.Warn("the pod has released the volume, which could not be ended on this node; it will be tried again", "step", string(f.Step.Kind), "error", f.Err)
 	}
@@ -101,10 +101,10 @@ func (x *execution) left() {
 // refused ends an operation that has begun something with an error that is
 // remembered for those who look.
 func (x *execution) refused(s lifecycle.Step) error {
-	if len(x.o.Failures) > 0 || s.Rule == "pod-lives" || s.Rule == "unclear" {
+	if len(x.op.Failures) > 0 || s.Remember {
 		x.v.record.LastError = s.Err.Error()
 	}
-	for _, f := range x.o.Failures[min(1, len(x.o.Failures)):] {
+	for _, f := range x.op.Failures[min(1, len(x.op.Failures)):] {
 		over := x.concern(f.Step.Dir)
 		x.v.log.Warn("a failed step could not be undone; it will be tried again", "step", string(f.Step.Kind), "error", f.Err)
 		over()
@@ -120,7 +120,7 @@ func (x *execution) take(s lifecycle.Step) error {
 		return err
 	}
 	before := x.v.record.Attach
-	durable := lifecycle.Intend(x.v.record, s, x.w, &x.o, particulars)
+	durable := lifecycle.Intend(x.v.record, s, &x.op, &x.observed, particulars)
 	if s.Kind == lifecycle.RecordTarget || s.Kind == lifecycle.PlaceMarker {
 		x.b.adopt(x.v)
 	}
@@ -135,9 +135,9 @@ func (x *execution) take(s lifecycle.Step) error {
 	if err != nil {
 		failure = &lifecycle.Failure{Step: s, Class: classOf(s, err, before), Err: worded(s, err, before)}
 	}
-	lifecycle.Conclude(x.v.record, s, x.w, &x.o, got, failure)
+	lifecycle.Conclude(x.v.record, s, &x.op, &x.observed, got, failure)
 	if x.seenDriver != nil { // a step makes all facts old but this one
-		x.o.Facts = map[lifecycle.Fact]lifecycle.Seen{{What: lifecycle.TheDriver}: *x.seenDriver}
+		x.observed.Facts = map[lifecycle.Fact]lifecycle.Seen{{What: lifecycle.TheDriver}: *x.seenDriver}
 	}
 	if s.Kind == lifecycle.Drop && failure == nil {
 		return x.dropped(s.Dir)
@@ -210,7 +210,7 @@ func (x *execution) particulars(s lifecycle.Step) (p lifecycle.Particulars, err 
 		if err := x.b.renamed(r); err != nil {
 			return p, err
 		}
-		if x.w.Goal == lifecycle.Reconcile && r.Attach == volstate.Done && r.Object != "" {
+		if x.op.Goal == lifecycle.Reconcile && r.Attach == volstate.Done && r.Object != "" {
 			x.v.log.Warn("the attachment of a volume is gone while pods have it", "volumeAttachment", r.Object)
 			x.b.notifyPods(r, "VolumeAttachmentLost", "VolumeAttachment %s of volume %s was deleted, or is not attached any more, while the volume is in use on this node; flex2csi asks for it again", r.Object, r.Key())
 		}
@@ -223,10 +223,10 @@ func (x *execution) particulars(s lifecycle.Step) (p lifecycle.Particulars, err 
 		p.Endpoints = x.d.Endpoints
 	case lifecycle.RecordTarget:
 		p.Endpoints = x.d.Endpoints
-		if x.w.Goal != lifecycle.Mount {
+		if x.op.Goal != lifecycle.Mount {
 			break
 		}
-		if changed := lifecycle.Changed(r, x.w.Volume); changed != "" {
+		if changed := lifecycle.Changed(r, x.op.Volume); changed != "" {
 			x.v.log.Warn("what is asked for has changed since the volume was set up on this node; it goes on as it was begun until its last pod here is gone", "begunWith", changed)
 		}
 		if p.TargetPath, err = kubeletdir.TargetPath(s.Dir); err != nil {
@@ -238,8 +238,8 @@ func (x *execution) particulars(s lifecycle.Step) (p lifecycle.Particulars, err 
 
 // fsGroup is that of the pod for which a volume is staged, or of one of them.
 func (x *execution) fsGroup() *int64 {
-	if x.w.Volume != nil {
-		return x.w.Volume.FSGroup
+	if x.op.Volume != nil {
+		return x.op.Volume.FSGroup
 	}
 	for _, t := range x.v.record.Targets {
 		if t.FSGroup != nil {

@@ -45,7 +45,7 @@ func TestExpandProof(t *testing.T) {
 			if c.grown != (s.Status == flex.StatusSuccess) {
 				t.Errorf("%+v", s)
 			}
-			if !c.grown && (s.Code != flex.CodeFailedPrecondition || !strings.Contains(s.Message, "controllerEndpoint") && !strings.Contains(s.Message, "resize2fs")) {
+			if !c.grown && (s.Code != flex.CodeFailedPrecondition || (!strings.Contains(s.Message, "controllerEndpoint") && !strings.Contains(s.Message, "resize2fs"))) {
 				t.Errorf("it does not say what to do: %+v", s)
 			}
 			if done := n.record().Expand == volstate.Done; done != c.grown {

@@ -24,7 +24,7 @@ func TestUnstageFails(t *testing.T) {
 				t.Errorf("detached under a stage: %s", got)
 			}
 			r := n.record()
-			if len(r.Targets) > 0 || r.Stage != volstate.Undoing && r.Attach != volstate.Undoing || !strings.Contains(r.LastError, "busy") {
+			if len(r.Targets) > 0 || (r.Stage != volstate.Undoing && r.Attach != volstate.Undoing) || !strings.Contains(r.LastError, "busy") {
 				t.Errorf("the record is %+v", r)
 			}
 			n.reconcile() // twice, and within the grace period

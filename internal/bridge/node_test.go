@@ -47,7 +47,7 @@ func (n *node) start(boot string) {
 		n.t.Fatal(err)
 	}
 	records, broken, err := store.Load()
-	if err != nil || len(broken) > 0 && !n.mayBeBroken {
+	if err != nil || (len(broken) > 0 && !n.mayBeBroken) {
 		n.t.Fatal(err, broken)
 	}
 	n.store = store

@@ -19,10 +19,10 @@ func (x *execution) look(f lifecycle.Fact) error {
 	if err != nil {
 		return err
 	}
-	if x.o.Facts == nil {
-		x.o.Facts = map[lifecycle.Fact]lifecycle.Seen{}
+	if x.observed.Facts == nil {
+		x.observed.Facts = map[lifecycle.Fact]lifecycle.Seen{}
 	}
-	x.o.Facts[f] = seen
+	x.observed.Facts[f] = seen
 	return nil
 }
 
@@ -52,9 +52,9 @@ func (x *execution) see(f lifecycle.Fact) (seen lifecycle.Seen, err error) {
 			seen.Err = flex.Errorf(flex.CodeFailedPrecondition, "%s still belongs to volume %s; it is free when unmount of it has succeeded", f.Dir, key)
 		}
 	case lifecycle.TheAttachment:
-		seen.Yes = b.attachmentLost(r) || x.w.Goal == lifecycle.Mount && b.renamed(r) != nil
+		seen.Yes = b.attachmentLost(r) || (x.op.Goal == lifecycle.Mount && b.renamed(r) != nil)
 	case lifecycle.TheClaim:
-		seen.Err = x.d.RequirePod(x.v.ctx, x.w.Volume, b.NodeName)
+		seen.Err = x.d.RequirePod(x.v.ctx, x.op.Volume, b.NodeName)
 	case lifecycle.TheCall:
 		seen.Err = x.seeCall(f.Dir)
 	case lifecycle.TheTurn:
@@ -74,7 +74,7 @@ func (x *execution) seeDriver() lifecycle.Seen {
 	}
 	f, err := x.v.features(x.d)
 	if err != nil {
-		x.b.noticeAway(x.w.Volume, err)
+		x.b.noticeAway(x.op.Volume, err)
 		return lifecycle.Seen{Err: err}
 	}
 	if x.policy, err = x.d.policy(x.v.ctx); err != nil {
@@ -85,7 +85,7 @@ func (x *execution) seeDriver() lifecycle.Seen {
 		CanCluster: x.d.Attacher != nil, ClusterErr: x.d.AttacherSuffices(), RepairInUse: x.d.RepairInUse,
 	}
 	d.Route, d.RouteErr = x.d.route(f, x.policy)
-	d.Device = x.b.device(x.d, x.w.Volume)
+	d.Device = x.b.device(x.d, x.op.Volume)
 	x.seenDriver = &lifecycle.Seen{Driver: d}
 	return *x.seenDriver
 }
@@ -188,7 +188,7 @@ func (x *execution) pvStateOf(dir string) lifecycle.Seen {
 func (x *execution) seePVState(dir string) (seen lifecycle.Seen) {
 	b, v := x.b, x.v
 	place, err := kubeletdir.Parse(dir)
-	if err != nil || b.PVState == nil || v.record.Targets[dir] == nil && v.record.Device != dir {
+	if err != nil || b.PVState == nil || (v.record.Targets[dir] == nil && v.record.Device != dir) {
 		return seen
 	}
 	err = v.withDeadline(pvStateWait, func(ctx context.Context) (err error) {
@@ -263,9 +263,8 @@ func (x *execution) complete() error {
 }
 
 // report says which mounts do not work, or only do not answer.
-func (x *execution) report() {
-	_, targets := lifecycle.Ailments(x.v.record, &x.o)
-	for dir, why := range targets {
+func (x *execution) report(ill lifecycle.Ailments) {
+	for dir, why := range ill.Targets {
 		x.reportTarget(dir, why)
 	}
 }
@@ -273,7 +272,7 @@ func (x *execution) report() {
 func (x *execution) reportTarget(dir, why string) {
 	defer x.concern(dir)()
 	r := x.v.record
-	if x.o.Facts[lifecycle.Fact{What: lifecycle.TheDir, Dir: dir}].Mount == lifecycle.Silent {
+	if x.observed.Facts[lifecycle.Fact{What: lifecycle.TheDir, Dir: dir}].Mount == lifecycle.Silent {
 		x.v.log.Warn("a mount does not answer", "why", why)
 		x.b.notify(r, r.Targets[dir].Pod, "VolumeSilent", "what is mounted for the volume does not answer: %s; it is left as it is", why)
 		return

@@ -34,7 +34,7 @@ func (d *FlexDriver) route(f csivol.Features, p Policy) (lifecycle.Route, error)
 		return lifecycle.ByControllerService, nil
 	case d.Attach == bridgeconfig.AttachController:
 		return lifecycle.NoAttach, flex.Errorf(flex.CodeFailedPrecondition, "driver %s is configured to attach through its controller, which does not offer PUBLISH_UNPUBLISH_VOLUME or cannot be reached; look at controllerEndpoint", d.Name)
-	case d.Attacher != nil && (p.Attach == NeedAttach || p.Attach == NeedByController && f.Controller):
+	case d.Attacher != nil && (p.Attach == NeedAttach || (p.Attach == NeedByController && f.Controller)):
 		return lifecycle.ByVolumeAttachment, nil
 	}
 	return lifecycle.NoAttach, nil

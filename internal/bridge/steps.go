@@ -50,7 +50,7 @@ func (x *execution) act(s lifecycle.Step) (got lifecycle.StepResult, err error) 
 		err = b.Mounts.Unmount(ctx, s.Dir)
 	case lifecycle.RemoveMarker:
 		if err = b.Mounts.Unmount(ctx, s.Dir); err == nil {
-			b.registry.noteMarker(s.Dir, x.w.Goal != lifecycle.Reconcile) // a kubelet that calls knows
+			b.registry.noteMarker(s.Dir, x.op.Goal != lifecycle.Reconcile) // a kubelet that calls knows
 		}
 	case lifecycle.PlaceMarker:
 		if err = b.Mounts.Marker(ctx, s.Dir); err == nil {
@@ -88,10 +88,10 @@ func (x *execution) note(s lifecycle.Step) {
 			x.v.log.Info("the kubelet's CSI plugin has the volume for no pod, and may be about to; it stays staged until that is clear")
 		}
 	case lifecycle.NoteAilments:
-		x.report()
+		x.report(s.Ailments)
 	case lifecycle.NoteExpanded:
-		if size, nominal := lifecycle.Nominal(&x.o, x.w); nominal {
-			x.b.notify(r, r.Targets[s.Dir].Pod, "VolumeSizeNominal", "it was expanded to %d bytes, and driver %s expands nothing: its filesystem, which has no device of its own, has %d bytes, whatever the claim says", x.w.Size, x.d.Name, size)
+		if s.Nominal {
+			x.b.notify(r, r.Targets[s.Dir].Pod, "VolumeSizeNominal", "it was expanded to %d bytes, and driver %s expands nothing: its filesystem, which has no device of its own, has %d bytes, whatever the claim says", x.op.Size, x.d.Name, s.Filesystem)
 		}
 	}
 }
@@ -156,8 +156,8 @@ func (x *execution) attach(s lifecycle.Step) (got lifecycle.StepResult, err erro
 		ask = x.d.Attacher.Await
 	}
 	var pod csivol.Pod
-	if x.w.Volume != nil {
-		pod = x.w.Volume.Pod
+	if x.op.Volume != nil {
+		pod = x.op.Volume.Pod
 	}
 	if s.Patience == lifecycle.Shortly {
 		timeout = reattachWait
@@ -168,7 +168,7 @@ func (x *execution) attach(s lifecycle.Step) (got lifecycle.StepResult, err erro
 		attached, err = ask(ctx, x.b.attachmentOf(x.d, r, pod))
 		return err
 	})
-	if err == nil && x.w.Goal == lifecycle.Reconcile {
+	if err == nil && x.op.Goal == lifecycle.Reconcile {
 		x.reattached(before, attached)
 	}
 	if err == nil {
@@ -376,7 +376,7 @@ func (x *execution) controllerExpand(s lifecycle.Step) (onNode bool, err error) 
 	if err := x.expandSecrets(); err != nil {
 		return false, err
 	}
-	size, timeout := x.w.Size, x.d.Timeout
+	size, timeout := x.op.Size, x.d.Timeout
 	if s.Patience == lifecycle.Shortly {
 		size, timeout = x.v.record.ExpandSize, x.v.patience(growWait)
 	}
@@ -402,7 +402,7 @@ func (x *execution) nodeExpand(dir string) error {
 	r := x.v.record
 	return x.v.withDeadline(x.d.Timeout, func(ctx context.Context) error {
 		return x.d.Service.NodeExpand(ctx, csivol.ExpandRequest{
-			Handle: x.v.key.Handle, VolumePath: target(r.Targets[dir], dir), StagingPath: r.StagingPath, Size: x.w.Size,
+			Handle: x.v.key.Handle, VolumePath: target(r.Targets[dir], dir), StagingPath: r.StagingPath, Size: x.op.Size,
 			OnNodeOnly: !x.features().ControllerExpand, Capability: capability(r), Secrets: x.secrets.NodeExpand,
 		})
 	})

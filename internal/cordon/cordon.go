@@ -21,9 +21,8 @@ type Cordon struct {
 	Since time.Time `json:"since"`
 }
 
-// FileName is the name of the cordon in the state directory. It is an old word for cordoned, kept because programs
-// of different versions share the state directory.
-const FileName = "retired"
+// FileName is the name of the cordon in the state directory.
+const FileName = "cordon"
 
 // Begin writes the cordon, durably, unless it exists.
 func Begin(stateDir string) (*Cordon, error) {

@@ -21,7 +21,7 @@ func TestCordon(t *testing.T) {
 	check := func(when string, want *cordon.Cordon) {
 		t.Helper()
 		got, err := cordon.Get(dir)
-		if err != nil || (got == nil) != (want == nil) || got != nil && !got.Since.Equal(want.Since) {
+		if err != nil || (got == nil) != (want == nil) || (got != nil && !got.Since.Equal(want.Since)) {
 			t.Errorf("%s: %v, %v; want %v", when, got, err, want)
 		}
 	}
@@ -51,7 +51,7 @@ func TestCordon(t *testing.T) {
 // TestBroken: a file that cannot be read is a cordon.
 func TestBroken(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "retired"), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, cordon.FileName), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := cordon.Get(dir); err != nil || got == nil || got.Since.IsZero() {

@@ -1,10 +1,7 @@
 package lifecycle
 
 import (
-	"slices"
-
 	"github.com/flex2csi/flex2csi/internal/volstate"
-	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
 // What only volumes with attach: true have: the callouts attach, detach,
@@ -18,150 +15,128 @@ const (
 	byControlPlane = "control plane"
 )
 
-// mountDeviceRules leave a marker at the device mount path: without a mount point
+// mountDeviceTable leaves a marker at the device mount path: without a mount point
 // there the kubelet would never call unmountdevice. The volume is attached and
 // staged by mount: only that tells for which pod, and so whether the pod may have
 // it.
-func mountDeviceRules() []Rule {
-	return []Rule{
-		refuseFailed(),
-		disagreeRule(),
-		{"other-device", "another PersistentVolume with this volume handle has a device mount path on this node", "refuse: delete its pods first", func(c *plan) *Step {
-			if c.r.Device == "" || c.r.Device == c.dir {
-				return nil
-			}
-			return refuse(errOtherDevice(c.r, c.w.Volume))
-		}},
-		{"mark", "this call has not mounted the marker", "mount the marker, so that the kubelet calls unmountdevice", func(c *plan) *Step {
-			if c.taken(PlaceMarker) {
-				return nil
-			}
-			if seen := c.see(TheDir, c.dir); seen.Mount == Unknown {
-				return refuse(errUnreachable(c.dir, c.o.KubeletDir, seen.Err))
-			}
-			return c.step(PlaceMarker)
-		}},
+func mountDeviceTable() Table {
+	return Table{
+		Name: string(MountDevice), About: "Only with `attach: true`. It stages nothing: only mount says for which pod the volume is, and so whether that pod may have it.",
+		rules: []Rule{
+			refuseFailedRule(),
+			disagreeRule(),
+			{
+				Name: "other-device", When: "another PersistentVolume with this volume handle has a device mount path on this node", Then: "refuse: delete its pods first",
+				applies: all(hasDevice, not(deviceIsTarget)), step: refuse(errOtherDevice),
+			},
+			{
+				Name: "mark", When: "this call has not mounted the marker", Then: "mount the marker, so that the kubelet calls unmountdevice",
+				applies: not(tookForTarget(PlaceMarker)),
+				tables: firstOf(
+					Rule{applies: mountIs(TheDir, Unknown), step: refuse(errUnreachable)},
+					Rule{step: take(PlaceMarker)},
+				),
+			},
+		},
 	}
 }
 
-// unmountDeviceRules: the kubelet's own check that no pod has the volume any more
+func deviceIsTarget(s *situation) answer { return is(s.record.Device == s.dir) }
+
+// unmountDeviceTable: the kubelet's own check that no pod has the volume any more
 // does not see through the marker; ours has to. A Success has the control plane
 // detach the volume, so nothing may be staged then.
-func unmountDeviceRules() []Rule {
-	return slices.Concat([]Rule{clearDead(), refuseFailed()}, releaseDeviceRules())
+func unmountDeviceTable() Table {
+	return Table{
+		Name: string(UnmountDevice), About: "Success has the control plane detach the volume, so nothing may be staged by then. The kubelet's own check for mounts of the volume does not see through the marker.",
+		rules: []Rule{removeDeadRule(), refuseFailedRule(), include(releaseDeviceTable())},
+	}
 }
 
-func releaseDeviceRules() []Rule {
-	return slices.Concat(
-		[]Rule{
-			{"unseen-target", "a target is neither bound nor mounted: its mount failed, so the kubelet does not know of it", "[release the target]", func(c *plan) *Step {
-				for _, dir := range c.dirs() {
-					seen := c.see(TheDir, dir)
-					switch {
-					case seen.Mount == Unknown && c.missing == nil:
-						return refuse(seen.Err)
-					case c.missing == nil && !seen.Mount.Mounted() && !c.r.Targets[dir].Bound:
-						return c.at(dir, releaseRules())
-					}
-				}
-				return nil
-			}},
-			{"device-in-use", "pods of this node have the volume", "refuse: unmount comes before unmountdevice", func(c *plan) *Step {
-				if n := len(c.r.Targets); n > 0 {
-					return refuse(flex.Errorf(flex.CodeFailedPrecondition, "volume %s is still mounted for %d pods of this node; unmount comes before unmountdevice", c.r.Key(), n))
-				}
-				return nil
-			}},
+func releaseDeviceTable() Table {
+	return Table{
+		Name: "release the device mount path", About: "Only with `attach: true`.",
+		rules: []Rule{
+			{
+				Name: "unseen-target", When: "a target is neither bound nor mounted: its mount failed, so the kubelet does not know of it", Then: "[release the target]",
+				each: everyTarget,
+				tables: firstOf(
+					Rule{applies: mountIs(TheDir, Unknown), step: refuse(errorOf(TheDir))},
+					Rule{applies: all(not(isMounted(TheDir)), not(targetBound)), tables: []Table{releaseTable()}},
+				),
+			},
+			{
+				Name: "device-in-use", When: "pods of this node have the volume", Then: "refuse: unmount comes before unmountdevice",
+				applies: hasTargets, step: refuse(errDeviceInUse),
+			},
+			include(endStageTable()),
+			{
+				Name: "unmark", When: "the marker is mounted, or may be", Then: "unmount it",
+				applies: either(hasDevice, all(goalIs(UnmountDevice), not(tookForTarget(RemoveMarker)))), step: take(RemoveMarker),
+			},
+			{
+				Name: "detach-device", When: "no detach callout follows", Then: "[detach the volume]",
+				applies: not(detachFollows), tables: []Table{detachTable(Shortly)},
+			},
 		},
-		leaveButDetachRules(),
-		[]Rule{
-			{"unmark", "the marker is mounted, or may be", "unmount it", func(c *plan) *Step {
-				if c.r.Device == "" && c.taken(RemoveMarker) || c.r.Device == "" && c.w.Goal != UnmountDevice {
-					return nil
-				}
-				return c.step(RemoveMarker)
-			}},
-			{"detach-device", "no detach callout follows", "[detach the volume]", func(c *plan) *Step {
-				if c.detachComes() {
-					return nil
-				}
-				return c.first(detachRules(Shortly))
-			}},
-		},
-	)
+	}
 }
 
-// detachComes: what a callout has attached a callout detaches.
-func (c *plan) detachComes() bool {
-	return c.r.Attachment == byControlPlane && c.r.Attach == volstate.Done && !c.r.Unmanaged
+// detachFollows: what a callout has attached a callout detaches.
+func detachFollows(s *situation) answer {
+	return all(attachedByControlPlane, attachIs(volstate.Done), not(attachmentUnmanaged))(s)
 }
 
-// leaveButDetachRules are leaveRules without their end.
-func leaveButDetachRules() []Rule {
-	return slices.DeleteFunc(leaveRules(), func(r Rule) bool { return r.Name == "detach-last" || r.Name == "grow-unused" })
-}
-
-func attachGoalRules() []Rule {
-	return slices.Concat(
-		[]Rule{
-			refuseFailed(),
+func attachGoalTable() Table {
+	return Table{
+		Name: string(Attach), About: "Only from a kubelet that attaches by itself (`enableControllerAttachDetach: false`).",
+		rules: []Rule{
+			refuseFailedRule(),
 			driverAwayRule(),
-			{"no-pod", "the volume is not attached, and no pod of the node uses the claim of the PersistentVolume", "refuse", func(c *plan) *Step {
-				if c.r.Attach == volstate.Done || c.taken(RecordTarget) {
-					return nil
-				}
-				if seen := c.see(TheClaim, ""); seen.Err != nil {
-					return refuse(seen.Err)
-				}
-				return nil
-			}},
+			{
+				Name: "no-pod", When: "the volume is not attached, and no pod of the node uses the claim of the PersistentVolume", Then: "refuse",
+				applies: all(not(attachIs(volstate.Done)), not(tookForTarget(RecordTarget)), objects(TheClaim)), step: refuse(errorOf(TheClaim)),
+			},
 			disagreeRule(),
-			{"attach-claim", "this call has not recorded the volume yet", "record what the volume is", func(c *plan) *Step {
-				if c.taken(RecordTarget) {
-					return nil
-				}
-				return c.step(RecordTarget)
-			}},
+			{
+				Name: "attach-claim", When: "this call has not recorded the volume yet", Then: "record what the volume is",
+				applies: not(tookForTarget(RecordTarget)), step: take(RecordTarget),
+			},
+			include(attachTable()),
+			{
+				Name: "unseen-attach", When: "no caller waits for the attachment any more",
+				Then:    "fail, and leave it uncertain: the kubelet forgets it, so the next attach asks again, or the reconciler detaches the volume",
+				applies: all(not(callerWaits), either(tookForVolume(ControllerPublish), tookForVolume(AskAttachment))),
+				step:    func(*situation) Step { return Step{Kind: Fail, Err: errUnseenAttach, DoubtAttachment: true} },
+			},
 		},
-		attachRules(),
-		[]Rule{
-			{"unseen-attach", "no caller waits for the attachment any more", "fail, and leave it uncertain: the kubelet forgets it, so the next attach asks again, or the reconciler detaches the volume", func(c *plan) *Step {
-				if c.o.Awaited || !c.did(ControllerPublish) && !c.did(AskAttachment) {
-					return nil
-				}
-				s := fail(errUnseenAttach)
-				s.DoubtAttachment = true
-				return s
-			}},
-		},
-	)
+	}
 }
 
-// detachGoalRules: what is still staged is not detached. Data that was not written
+// detachGoalTable: what is still staged is not detached. Data that was not written
 // back would be lost.
-func detachGoalRules() []Rule {
-	return slices.Concat(
-		[]Rule{
-			clearDead(), refuseFailed(),
-			{"forgotten-device", "nothing is mounted at the device mount path, as after a reboot: the kubelet does not call unmountdevice", "first [release the device mount path]", func(c *plan) *Step {
-				if c.r.Device == "" {
-					return nil
-				}
-				switch seen := c.see(TheDevice, ""); {
-				case seen.Mount == Unknown:
-					return refuse(seen.Err)
-				case seen.Mount.Mounted():
-					return nil
-				}
-				return c.at(c.r.Device, releaseDeviceRules())
-			}},
-			{"detach-in-use", "the volume is staged, or has targets", "refuse: it can be detached after its last pod", func(c *plan) *Step {
-				if c.r.Stage == volstate.None && len(c.r.Targets) == 0 {
-					return nil
-				}
-				return refuse(flex.Errorf(flex.CodeFailedPrecondition, "volume %s is still in use on node %s and is not detached; it will be when its last pod is gone", c.r.Key(), c.o.Node))
-			}},
+func detachGoalTable() Table {
+	return Table{
+		Name: string(Detach), About: "Only from a kubelet that attaches by itself. Data that a staged filesystem has not written would be lost.",
+		rules: []Rule{
+			removeDeadRule(),
+			refuseFailedRule(),
+			{
+				Name: "forgotten-device", When: "nothing is mounted at the device mount path, as after a reboot: the kubelet does not call unmountdevice",
+				Then:    "first [release the device mount path]",
+				applies: hasDevice,
+				tables: firstOf(
+					Rule{applies: mountIs(TheDevice, Unknown), step: refuse(errorOf(TheDevice))},
+					Rule{applies: not(isMounted(TheDevice)), tables: []Table{releaseDeviceTable()}, at: devicePath},
+				),
+			},
+			{
+				Name: "detach-in-use", When: "the volume is staged, or has targets", Then: "refuse: it can be detached after its last pod",
+				applies: either(not(stagePhaseIs(volstate.None)), hasTargets), step: refuse(errDetachInUse),
+			},
+			include(detachTable(AsConfigured)),
 		},
-		detachRules(AsConfigured),
-	)
+	}
 }
+
+func devicePath(s *situation) string { return s.record.Device }

@@ -2,82 +2,88 @@ package lifecycle
 
 import (
 	"github.com/flex2csi/flex2csi/internal/volstate"
-	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// expandRules do both halves of an expansion: Kubernetes calls nothing else.
-func expandRules() []Rule {
-	return []Rule{
-		refuseFailed(),
-		{"not-writable", "the volume is not mounted for writing at the directory", "refuse", func(c *plan) *Step {
-			if t := c.target(); t != nil && !t.ReadOnly {
-				return nil
-			}
-			return refuse(flex.Errorf(flex.CodeFailedPrecondition, "volume %s is not mounted for writing at %s; a read-only mount is not expanded", c.r.Key(), c.dir))
-		}},
-		{"expanded", "the volume has the size already, from the expandfs of another pod", "done", func(c *plan) *Step {
-			if c.r.Expand != volstate.Done || c.r.ExpandSize < c.w.Size {
-				return nil
-			}
-			return c.step(Done)
-		}},
-		driverAwayRule(),
-		{"size-unknown", "no controller service confirms the size, and the filesystem cannot be asked for it, after NodeExpandVolume if the driver has that", "refuse", func(c *plan) *Step {
-			if c.driver().Features.ControllerExpand || c.driver().Features.NodeExpand && !c.taken(NodeExpand) {
-				return nil
-			}
-			if seen := c.see(TheSize, c.dir); seen.Err != nil {
-				return refuse(errSizeUnknown(c.r, seen.Err))
-			}
-			return nil
-		}},
-		{"nominal", "the driver expands nothing, and the filesystem has the size, or no block device, as NFS", "record the size: the capacity limits nothing there, and pods must be able to start", func(c *plan) *Step {
-			if c.expandsAnything() || !c.proven() && c.see(TheSize, c.dir).Device != 0 {
-				return nil
-			}
-			return c.step(NoteExpanded)
-		}},
-		{"controller-expand", "the controller service of the driver is reachable and has EXPAND_VOLUME", "ControllerExpandVolume", func(c *plan) *Step {
-			if !c.driver().Features.ControllerExpand || c.did(ControllerExpand) {
-				return nil
-			}
-			return &Step{Kind: ControllerExpand}
-		}},
-		{"node-expand", "the node service has EXPAND_VOLUME, and ControllerExpandVolume was not possible, or its answer asked for node expansion", "NodeExpandVolume", func(c *plan) *Step {
-			f := c.driver().Features
-			if !f.NodeExpand || c.taken(NodeExpand) || f.ControllerExpand && !c.o.NodeExpansionRequired {
-				return nil
-			}
-			return c.step(NodeExpand)
-		}},
-		{"unproven", "the filesystem does not have the size, and no controller service confirms it, or its answer asked for node expansion and the node service lacks that", "refuse: a driver that did nothing answers OK as well", func(c *plan) *Step {
-			if c.confirmed() || c.proven() {
-				return nil
-			}
-			did := "reported success"
-			if !c.expandsAnything() {
-				did = "expands neither volumes nor filesystems from here"
-			}
-			return refuse(errNotExpanded(c.r, c.w, c.see(TheSize, c.dir), did))
-		}},
-		{"note-expanded", "the volume has the size", "record the size", func(c *plan) *Step { return c.step(NoteExpanded) }},
+// expandTable does both halves of an expansion: Kubernetes calls nothing else.
+func expandTable() Table {
+	return Table{
+		Name: string(Expand), About: "Both halves of an expansion, since Kubernetes makes no other call. Without its controller service a driver may return OK, with the size or without, though the volume has not grown: the filesystem is asked.",
+		rules: []Rule{
+			refuseFailedRule(),
+			{
+				Name: "not-writable", When: "the volume is not mounted for writing at the directory", Then: "refuse",
+				applies: not(targetWritable), step: refuse(errNotWritable),
+			},
+			{
+				Name: "expanded", When: "the volume has the size already, from the expandfs of another pod", Then: "done",
+				applies: wasExpanded, step: take(Done),
+			},
+			driverAwayRule(),
+			{
+				Name: "size-unknown", When: "no controller service confirms the size, and the filesystem cannot be asked for it, after NodeExpandVolume if the driver has that", Then: "refuse",
+				applies: all(not(driverHas(canControllerExpand)), either(not(driverHas(canNodeExpand)), tookForTarget(NodeExpand)), objects(TheSize)),
+				step:    refuse(func(s *situation) error { return errSizeUnknown(s, s.seen(TheSize).Err) }),
+			},
+			{
+				Name: "nominal", When: "the driver expands nothing, and the filesystem has the size, or no block device, as NFS",
+				Then:    "record the size: the capacity limits nothing there, and pods must be able to start",
+				applies: all(not(driverExpands), either(sizeProven, not(sizeHasDevice))),
+				step: func(s *situation) Step {
+					step := Step{Kind: NoteExpanded, Dir: s.dir, Filesystem: s.seen(TheSize).Filesystem}
+					step.Nominal = !s.seen(TheSize).proves(s.op.Size)
+					return step
+				},
+			},
+			{
+				Name: "controller-expand", When: "the controller service of the driver is reachable and has EXPAND_VOLUME", Then: "ControllerExpandVolume",
+				applies: all(driverHas(canControllerExpand), not(tookForVolume(ControllerExpand))), step: takeForVolume(ControllerExpand),
+			},
+			{
+				Name: "node-expand", When: "the node service has EXPAND_VOLUME, and ControllerExpandVolume was not possible, or its answer asked for node expansion", Then: "NodeExpandVolume",
+				applies: all(driverHas(canNodeExpand), not(tookForTarget(NodeExpand)), either(not(driverHas(canControllerExpand)), nodeExpansionRequired)),
+				step:    take(NodeExpand),
+			},
+			{
+				Name: "unproven", When: "the filesystem does not have the size, and no controller service confirms it, or its answer asked for node expansion and the node service lacks that",
+				Then:    "refuse: a driver that did nothing answers OK as well",
+				applies: all(not(sizeConfirmed), not(sizeProven)), step: refuse(errNotExpanded),
+			},
+			{Name: "note-expanded", When: "the volume has the size", Then: "record the size", step: take(NoteExpanded)},
+		},
 	}
 }
 
-func (c *plan) expandsAnything() bool {
-	f := c.driver().Features
-	return f.ControllerExpand || f.NodeExpand
+func targetWritable(s *situation) answer { return is(s.target() != nil && !s.target().ReadOnly) }
+
+func wasExpanded(s *situation) answer {
+	return is(s.record.Expand == volstate.Done && s.record.ExpandSize >= s.op.Size)
 }
 
-// confirmed reports whether the driver's answers need no proof: its controller has expanded
+func nodeExpansionRequired(s *situation) answer { return is(s.op.NodeExpansionRequired) }
+
+func driverExpands(s *situation) answer {
+	return either(driverHas(canControllerExpand), driverHas(canNodeExpand))(s)
+}
+
+func sizeHasDevice(s *situation) answer {
+	return sees(TheSize, func(_ *situation, seen Seen) bool { return seen.Device != 0 })(s)
+}
+
+// sizeConfirmed holds if the driver's answers need no proof: its controller has expanded
 // the volume, and a node service the filesystem, if there is one to expand.
-func (c *plan) confirmed() bool {
-	f := c.driver().Features
-	if !f.ControllerExpand || f.NodeExpand || !c.o.NodeExpansionRequired {
-		return f.ControllerExpand
-	}
-	seen := c.see(TheSize, c.dir)
-	return seen.Err == nil && seen.Device == 0
+func sizeConfirmed(s *situation) answer {
+	return all(driverHas(canControllerExpand), either(
+		driverHas(canNodeExpand), not(nodeExpansionRequired), all(not(objects(TheSize)), not(sizeHasDevice)),
+	))(s)
+}
+
+// sizeProven holds if the filesystem at the target has the size that is wanted. A
+// driver without its controller expands the filesystem at most, and some say OK where the
+// volume has not grown, or echo the size that they were asked for (ceph-csi rbd answers {}
+// after resize2fs has found nothing to do). The size of the device proves nothing: pods
+// use the filesystem.
+func sizeProven(s *situation) answer {
+	return sees(TheSize, func(s *situation, seen Seen) bool { return seen.proves(s.op.Size) })(s)
 }
 
 // header is what encryption may take of a device (cryptsetup, LUKS2: 16 MiB), and more
@@ -85,24 +91,11 @@ func (c *plan) confirmed() bool {
 // small device it is a headerPart.
 const header, headerPart = 32 << 20, 32
 
-// proven reports whether the filesystem at the target has the size that is wanted. A
-// driver without its controller expands the filesystem at most, and some say OK where the
-// volume has not grown, or echo the size that they were asked for (ceph-csi rbd answers {}
-// after resize2fs has found nothing to do). The size of the device proves nothing: pods
-// use the filesystem.
-func (c *plan) proven() bool {
-	seen, want := c.see(TheSize, c.dir), c.w.Size
-	return seen.Filesystem >= want || seen.enough(seen.Device, want) && seen.enough(seen.Filesystem, want)
+func (seen Seen) proves(size int64) bool {
+	return seen.Filesystem >= size || (seen.suffices(seen.Device, size) && seen.suffices(seen.Filesystem, size))
 }
 
-// enough reports whether size is what is wanted of a device, or of a filesystem on one.
-func (s Seen) enough(size, want int64) bool {
-	return s.Device != 0 && size >= want-min(header, want/headerPart)
-}
-
-// Nominal reports whether an expansion changes nothing but what the claim says, and
-// what the filesystem has.
-func Nominal(o *Observed, w Wanted) (size int64, nominal bool) {
-	c := &plan{o: o, w: w, dir: w.Dir}
-	return c.see(TheSize, w.Dir).Filesystem, !c.expandsAnything() && !c.proven()
+// suffices reports whether has is what is wanted of a device, or of a filesystem on one.
+func (seen Seen) suffices(has, size int64) bool {
+	return seen.Device != 0 && has >= size-min(header, size/headerPart)
 }

@@ -1,10 +1,10 @@
 // Package lifecycle decides what happens next in the life of a volume.
 //
 // [Planner.Next] is a pure function: it makes one [Step] of the record of a volume,
-// of what was observed, and of a goal. It does no I/O, reads no clock and starts no
-// goroutine. Its rules are tables (mount.go, unmount.go, device.go, expand.go,
+// of the operation that works on it, and of what was observed. It does no I/O, reads no clock and starts no
+// goroutine. Its rules are data, in tables (mount.go, unmount.go, device.go, expand.go,
 // reconcile.go and repair.go): the first rule that applies says the step. make docs
-// writes them to lifecycle.md (doc_tables.go).
+// writes them to lifecycle.md. rules.go has what a rule is, condition.go what a condition is.
 //
 // [Intend] and [Conclude] change a record, before a step and after it. What happened
 // while no daemon was there is for [Reset], [Rebooted], [Recognize], [Doubt], [Recall]
@@ -13,8 +13,6 @@
 package lifecycle
 
 import (
-	"time"
-
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 )
@@ -140,108 +138,21 @@ type Step struct {
 	Patience Patience
 	// Owner is that of NoteOwner.
 	Owner volstate.Owner
+	// Ailments are those of NoteAilments.
+	Ailments Ailments
+	// Nominal: a NoteExpanded of an expansion that changes what the claim says alone. The
+	// filesystem has Filesystem bytes.
+	Nominal    bool
+	Filesystem int64
 	// DoubtAttachment: a Fail after which the attachment is asked for again.
 	DoubtAttachment bool
 	// Keep: the pod needs the volume. It is unmounted only to be mounted again.
 	Keep bool
+	// Remember: a Refuse with an error that the record keeps, though no step has failed.
+	Remember bool
 	// MayFail: the operation continues if the step fails.
 	MayFail bool
 
 	// Rule is the name of the rule that says so.
 	Rule string
 }
-
-// A Planner decides by the rules of this package.
-type Planner struct {
-	// instead is asked instead of a rule, by its name: the model checker takes rules out,
-	// and weakens them.
-	instead map[string]func(*plan, Rule) *Step
-}
-
-// Next returns what happens next to a volume of which r is the record.
-func (p Planner) Next(r *volstate.Record, o *Observed, w Wanted) Step {
-	c := &plan{r: r, o: o, w: w, dir: w.Dir, instead: p.instead}
-	if s := c.first(tables[w.Goal]); s != nil {
-		return *s
-	}
-	return Step{Kind: Done}
-}
-
-// tables are the rules of each goal, in the order in which they are asked. They never
-// change; the reconciler asks them for thousands of volumes.
-var tables = map[Goal][]Rule{
-	Mount:           mountRules(),
-	Unmount:         unmountRules(),
-	CompleteUnmount: unmountRules(),
-	MountDevice:     mountDeviceRules(),
-	UnmountDevice:   unmountDeviceRules(),
-	Attach:          attachGoalRules(),
-	Detach:          detachGoalRules(),
-	Expand:          expandRules(),
-	Reconcile:       reconcileRules(),
-}
-
-// A Rule is a line of the table.
-type Rule struct {
-	// Name is the rule's own.
-	Name string
-	// When and Then are for lifecycle.md. Then has the name of a table in square
-	// brackets (doc_tables.go) where next hands over to its rules.
-	When, Then string
-	// next returns nil where the rule does not apply. The rule of a step is where its kind
-	// stands: step(NodePublish), or Kind: NodePublish.
-	next func(*plan) *Step
-}
-
-// A plan is one search for the next step.
-type plan struct {
-	r       *volstate.Record
-	o       *Observed
-	w       Wanted
-	dir     string // of the target that the rules are asked for
-	instead map[string]func(*plan, Rule) *Step
-	missing *Fact
-
-	// Kept for the rules that come later in the same search.
-	sorted []string
-	ill    *ailing
-}
-
-// first returns the step of the first rule that applies. If a rule needs a fact that
-// was not observed yet, the step asks for that fact.
-func (c *plan) first(rules []Rule) *Step {
-	for _, rule := range rules {
-		next := rule.next
-		if other := c.instead[rule.Name]; other != nil {
-			next = func(c *plan) *Step { return other(c, rule) }
-		}
-		s := next(c)
-		if c.missing != nil {
-			return &Step{Kind: Look, Fact: *c.missing, Rule: rule.Name}
-		}
-		if s != nil {
-			if s.Rule == "" {
-				s.Rule = rule.Name
-			}
-			return s
-		}
-	}
-	return nil
-}
-
-// at returns the first step of rules for another target.
-func (c *plan) at(dir string, rules []Rule) *Step {
-	before := c.dir
-	c.dir = dir
-	defer func() { c.dir = before }()
-	return c.first(rules)
-}
-
-func (c *plan) step(k StepKind) *Step { return &Step{Kind: k, Dir: c.dir} }
-
-func refuse(err error) *Step { return &Step{Kind: Refuse, Err: err} }
-
-func fail(err error) *Step { return &Step{Kind: Fail, Err: err} }
-
-// stale reports whether something has been so for the grace period.
-func (c *plan) stale(since time.Time) bool { return c.o.Now.Sub(since) >= c.o.Grace }

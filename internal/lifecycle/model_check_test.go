@@ -18,7 +18,7 @@ type model struct {
 	kinds   []StepKind
 	rules   []string
 	used    map[string]bool
-	decided map[situation]decision
+	decided map[snapshot]decision
 
 	seed    maphash.Seed
 	known   map[uint64]bool
@@ -104,9 +104,9 @@ func (g *moves) addChanged(kind moveKind, l label, f func(*world, *event)) {
 
 // without is a planner that goes without some rules.
 func without(names ...string) Planner {
-	p := Planner{instead: map[string]func(*plan, Rule) *Step{}}
+	p := Planner{instead: map[string]func(*situation) *situation{}}
 	for _, name := range names {
-		p.instead[name] = func(*plan, Rule) *Step { return nil }
+		p.instead[name] = func(*situation) *situation { return nil }
 	}
 	return p
 }
@@ -114,7 +114,7 @@ func without(names ...string) Planner {
 func newModel(c *config, names ...string) *model {
 	m := &model{
 		c: c, planner: without(names...), kinds: kinds(), rules: []string{""}, used: map[string]bool{},
-		decided: map[situation]decision{}, seed: maphash.MakeSeed(), known: map[uint64]bool{},
+		decided: map[snapshot]decision{}, seed: maphash.MakeSeed(), known: map[uint64]bool{},
 	}
 	for i := range m.settled {
 		m.settled[i] = map[uint64]bool{}

@@ -75,7 +75,7 @@ func (m *model) deleteStep(g *moves, i int, done func(string, StepResult)) {
 
 // handedOver reports whether the control plane has the attachment, or is about to.
 func (m *model) handedOver(w *world, i int) bool {
-	return w.nodes[i].va.listed || m.c.migrates && m.pluginInUse(w, i)
+	return w.nodes[i].va.listed || (m.c.migrates && m.pluginInUse(w, i))
 }
 
 // cluster adds what goes on by itself.
@@ -170,7 +170,7 @@ func (m *model) happens(g *moves) {
 func (m *model) timePasses(g *moves) {
 	w := &g.from
 	for i := range m.c.nodes {
-		if w.nodes[i].op.goal != 0 || m.c.migrates && !m.settles && (m.pluginBusy(w, i) || m.reconciles(w, i)) {
+		if w.nodes[i].op.goal != 0 || (m.c.migrates && !m.settles && (m.pluginBusy(w, i) || m.reconciles(w, i))) {
 			return
 		}
 	}

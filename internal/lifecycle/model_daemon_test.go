@@ -32,7 +32,7 @@ func (m *model) beginWith(w *world, i int, r rec, o op, e *event) {
 // advance goes on to the next step that does something, or to the end.
 func (m *model) advance(w *world, i int, e *event) {
 	n := &w.nodes[i]
-	d := m.next(situation{n.mem, n.op, m.see(w, i)})
+	d := m.next(snapshot{n.mem, n.op, m.see(w, i)})
 	n.mem, n.op = d.rec, d.op
 	e.circles = d.circles || n.op.endless
 	e.decided, e.decidedNode = m.kinds[d.op.step.kind], i
@@ -166,7 +166,7 @@ func (m *model) die(n *node) {
 func (m *model) waits(g *moves, i int) {
 	n := &g.from.nodes[i]
 	c := n.call
-	if c.goal == 0 || g.from.left.leave == 0 || goals()[c.goal] == Unmount || c.place < podCount && m.shownTo(n, int(c.place)) != nothing {
+	if c.goal == 0 || g.from.left.leave == 0 || goals()[c.goal] == Unmount || (c.place < podCount && m.shownTo(n, int(c.place)) != nothing) {
 		return
 	}
 	g.add(fault, label{node: i, pod: podOf(c.place), text: "flexdriver waits no longer for a daemon"}, func(w *world, e *event) {

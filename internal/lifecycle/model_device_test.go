@@ -30,9 +30,9 @@ func (m *model) deviceCalls(g *moves, i int) {
 	}
 	wants, used := m.wants(w, i), false
 	for p := range m.c.pods {
-		used = used || m.c.nodeOf(p) == i && k.pods[p] != notMounted
+		used = used || (m.c.nodeOf(p) == i && k.pods[p] != notMounted)
 	}
-	ready := m.c.callouts && k.attached == mounted || !m.c.callouts && (m.c.route != ByVolumeAttachment || n.va.attached && !n.va.deleting)
+	ready := (m.c.callouts && k.attached == mounted) || (!m.c.callouts && (m.c.route != ByVolumeAttachment || (n.va.attached && !n.va.deleting)))
 	switch {
 	case m.c.callouts && wants && k.attached != mounted:
 		call(Attach, "the kubelet calls attach")

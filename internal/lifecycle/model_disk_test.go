@@ -83,7 +83,7 @@ func (m *model) fills(g *moves, i int) {
 
 // lostDevice is what unmountdevice knows of a volume that no record has (bridge/lost.go).
 func (m *model) lostDevice(w *world, n *node) (r rec, known bool) {
-	if n.saved.there || m.weak.forgetsLostDevice || (n.staged == nothing || n.plugin.file) && n.lost == [podCount]bool{} {
+	if n.saved.there || m.weak.forgetsLostDevice || ((n.staged == nothing || n.plugin.file) && n.lost == [podCount]bool{}) {
 		return n.saved, true
 	}
 	found := m.c.record(n.saved)

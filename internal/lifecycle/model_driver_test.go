@@ -159,7 +159,7 @@ func (m *model) nodePublish(n *node, p uint8) *failing {
 	switch {
 	case n.published[p] == silent || n.staged == silent:
 		return unanswered()
-	case n.published[p] == dead || m.c.stage && n.staged == dead:
+	case n.published[p] == dead || (m.c.stage && n.staged == dead):
 		return refusal(otherCode)
 	case !m.c.stage && m.c.route != NoAttach && !n.attached:
 		return refusal(otherCode)

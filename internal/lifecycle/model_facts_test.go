@@ -32,7 +32,7 @@ type observedPV struct{ replaced, gone, lives, next bool }
 func (m *model) see(w *world, i int) seen {
 	n := &w.nodes[i]
 	s := seen{
-		driverAway: n.driverAway, pluginStaged: n.plugin.file, pluginMounted: n.plugin.file && (n.plugin.staged || !m.c.ownStage && n.staged != nothing), age: n.plugin.age, stage: n.staged, stones: n.stones, there: n.dirs,
+		driverAway: n.driverAway, pluginStaged: n.plugin.file, pluginMounted: n.plugin.file && (n.plugin.staged || (!m.c.ownStage && n.staged != nothing)), age: n.plugin.age, stage: n.staged, stones: n.stones, there: n.dirs,
 		other: n.other, grown: w.fsGrown, secrets: w.secret != n.tried,
 		lost:    !w.away && (!n.va.there || n.va.deleting || !n.va.attached),
 		noClaim: true, lostTargets: n.lost, renamed: n.renamed, lostStage: !n.saved.there && n.staged != nothing && !n.plugin.file,

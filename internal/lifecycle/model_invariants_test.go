@@ -70,7 +70,7 @@ func unstagesInUse(_ *model, before *world, mv *move) bool {
 func detachesInUse(m *model, before *world, mv *move) bool {
 	e := &mv.event
 	n := &before.nodes[e.stepNode]
-	deletes := e.detached || e.step == DeleteAttachment && mv.to.nodes[e.stepNode].va.deleting && !n.va.deleting
+	deletes := e.detached || (e.step == DeleteAttachment && mv.to.nodes[e.stepNode].va.deleting && !n.va.deleting)
 	return (deletes || e.step == ControllerUnpublish) && (n.inUse() || n.staged != nothing || n.plugin.staged)
 }
 
@@ -89,7 +89,7 @@ func falseMount(m *model, before *world, mv *move) bool {
 		return false
 	case m.shownTo(n, p) != alive, n.readOnly[p] != want.ReadOnly, want.FSGroup != nil && !n.group[p]:
 		return true
-	case m.c.stage && (n.staged != alive && n.staged != silent || n.stagedAs != m.pvOf(p) || n.stagedWith != n.tried):
+	case m.c.stage && ((n.staged != alive && n.staged != silent) || n.stagedAs != m.pvOf(p) || n.stagedWith != n.tried):
 		return true
 	}
 	return m.c.route == ByControllerService && !n.attached
@@ -137,7 +137,7 @@ func (m *model) leaves(n *node) bool {
 		return false
 	}
 	undoing := phases()[n.saved.attach] == volstate.Undoing || phases()[n.saved.stage] == volstate.Undoing
-	return !undoing && (n.saved.there || n.attached && m.c.route == ByControllerService)
+	return !undoing && (n.saved.there || (n.attached && m.c.route == ByControllerService))
 }
 
 func falseUnmountDevice(m *model, _ *world, mv *move) bool {
@@ -146,7 +146,7 @@ func falseUnmountDevice(m *model, _ *world, mv *move) bool {
 		return false
 	}
 	n := &mv.to.nodes[e.stepNode]
-	return n.published != [podCount]mnt{} || n.staged != nothing && !n.plugin.file && !n.plugin.orphan
+	return n.published != [podCount]mnt{} || (n.staged != nothing && !n.plugin.file && !n.plugin.orphan)
 }
 
 func falseExpand(_ *model, _ *world, mv *move) bool {
@@ -183,8 +183,8 @@ func touchesOthers(m *model, before *world, mv *move) bool {
 		}
 		// The kubelet may call unmount while the PersistentVolume is another one, and the
 		// call be late: that is outside.
-		late := goals()[n.op.goal] == Unmount && before.pv == pvFlex || m.undoesUnseen(n) // at once
-		return p == podB && n.other || e.step != NodePublish && !late && m.podHas(before, n, int(p))
+		late := (goals()[n.op.goal] == Unmount && before.pv == pvFlex) || m.undoesUnseen(n) // at once
+		return (p == podB && n.other) || (e.step != NodePublish && !late && m.podHas(before, n, int(p)))
 	}
 	return false
 }
@@ -220,7 +220,7 @@ func disturbsSilent(m *model, _ *world, mv *move) bool {
 	case NodeUnstage:
 		return n.staged == silent && goal == Mount && n.op.failed == 0
 	case Unbind, NodeUnpublish:
-		wanted := goal == Mount && n.op.failed == 0 || goal == Reconcile && n.binds[p] == silent
+		wanted := (goal == Mount && n.op.failed == 0) || (goal == Reconcile && n.binds[p] == silent)
 		return (n.published[p] == silent || n.binds[p] == silent) && wanted && mv.to.pods[p].alive()
 	}
 	return false

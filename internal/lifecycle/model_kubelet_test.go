@@ -53,8 +53,8 @@ func (m *model) podLife(g *moves, i, p int) {
 			w.pods[p].ran = w.pods[p].ran || to == podRunning
 		})
 	}
-	has := n.kubelet.pods[p] == mounted && m.shownTo(n, p) == alive || n.plugin.pods[p] == alive
-	busy := n.op.goal != 0 && n.op.awaited && n.op.dir == uint8(p) || n.call.goal != 0 && n.call.place == uint8(p)
+	has := (n.kubelet.pods[p] == mounted && m.shownTo(n, p) == alive) || n.plugin.pods[p] == alive
+	busy := (n.op.goal != 0 && n.op.awaited && n.op.dir == uint8(p)) || (n.call.goal != 0 && n.call.place == uint8(p))
 	switch {
 	case phase == podNone:
 		set(choice, "the pod is created", podWanted)
@@ -94,7 +94,7 @@ func (m *model) podCalls(g *moves, i, p int) {
 	case n.call.goal != 0 && (goals()[n.call.goal] != Unmount || n.call.place != uint8(p)): // it waits for the daemon
 	case who.alive() && g.from.pv == pvFlex && believed != mounted && m.reachable(&g.from, i):
 		m.mountCall(g, i, p)
-	case (who.phase == podEnding || who.phase == podDeleted || who.alive() && g.from.pv != pvFlex && believed == uncertain) && believed != notMounted:
+	case (who.phase == podEnding || who.phase == podDeleted || (who.alive() && g.from.pv != pvFlex && believed == uncertain)) && believed != notMounted:
 		m.unmountCall(g, i, p)
 	}
 	if believed == mounted && who.alive() && g.from.wanted && !who.expanded && !n.down && p == 0 {
@@ -118,7 +118,7 @@ func (m *model) mountCall(g *moves, i, p int) {
 	n := &g.from.nodes[i]
 	at := func(text string) label { return label{node: i, pod: p + 1, text: text} }
 	switch shown := m.shownTo(n, p); {
-	case shown == dead || shown == silent || p == 1 && n.other && n.dirs[p]:
+	case shown == dead || shown == silent || (p == 1 && n.other && n.dirs[p]):
 		// It fails before any call, or continues as the mount of another volume.
 	case shown != nothing:
 		g.add(progress, at("the kubelet finds the directory mounted, and calls nothing"), func(w *world, e *event) {
@@ -184,8 +184,8 @@ func (m *model) joins(g *moves, i, p int) {
 		return
 	}
 	who := g.from.pods[p]
-	again := goals()[o.goal] == Mount && who.alive() && g.from.pv == pvFlex && n.kubelet.pods[p] != mounted && m.shownTo(n, p) == nothing ||
-		goals()[o.goal] == Unmount && who.phase == podEnding && n.kubelet.pods[p] != notMounted
+	again := (goals()[o.goal] == Mount && who.alive() && g.from.pv == pvFlex && n.kubelet.pods[p] != mounted && m.shownTo(n, p) == nothing) ||
+		(goals()[o.goal] == Unmount && who.phase == podEnding && n.kubelet.pods[p] != notMounted)
 	if again {
 		g.add(progress, label{node: i, pod: p + 1, text: "the kubelet calls " + string(goals()[o.goal]) + " again, and waits for the same"}, func(w *world, _ *event) {
 			w.nodes[i].op.awaited = true
@@ -256,7 +256,7 @@ func (m *model) restartKubelet(w *world, i int) {
 	if n.op.goal != 0 {
 		ours = n.mem
 	}
-	n.plugin.orphan = n.plugin.orphan || n.plugin.knows && !known && (ours.stage == 0 || owners()[ours.owner] == volstate.Kubelet)
+	n.plugin.orphan = n.plugin.orphan || (n.plugin.knows && !known && (ours.stage == 0 || owners()[ours.owner] == volstate.Kubelet))
 	n.plugin.knows, n.plugin.staged = n.plugin.knows && known, n.plugin.staged && known
 	n.kubelet.forgot = m.c.device && !any
 	n.kubelet.device = notMounted

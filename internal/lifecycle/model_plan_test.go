@@ -11,7 +11,7 @@ import (
 
 // How the model asks the planner: by the real Next, Intend and Conclude.
 
-// An op is the operation that a daemon is at: what Observed keeps of it, and the
+// An op is the operation that a daemon is at: an Operation in a few bytes, and the
 // step that is decided and not taken.
 type op struct {
 	goal          uint8 // of goals; 0: none
@@ -89,17 +89,18 @@ func (m *model) placeOf(dir string) uint8 {
 	panic("no place: " + dir)
 }
 
-// observed returns what the planner is shown. All facts are there, so that it never
-// has to ask for one.
+// observed returns what the planner is shown.
 func (m *model) observed(o op, facts map[Fact]Seen) *Observed {
-	real := &Observed{
-		Now: now(), Grace: grace, Awaited: o.awaited, KubeletDir: "/k", KubeletStaging: stagingDir,
-		taken: map[deed]bool{}, AttachedAsCSI: o.attachedAsCSI, NodeExpansionRequired: o.nodeGrow, Facts: facts,
-	}
+	return &Observed{Now: now(), Grace: grace, Awaited: o.awaited, KubeletDir: "/k", KubeletStaging: stagingDir, Facts: facts}
+}
+
+// operation returns the real one.
+func (m *model) operation(o op) *Operation {
+	real := &Operation{Wanted: m.wanted(o), AttachedAsCSI: o.attachedAsCSI, NodeExpansionRequired: o.nodeGrow}
 	for place, bits := range o.taken {
 		for i, kind := range m.kinds {
 			if bits&(1<<i) != 0 {
-				real.taken[deed{kind, m.place(uint8(place))}] = true
+				real.noteTaken(kind, m.place(uint8(place)))
 			}
 		}
 	}
@@ -124,10 +125,10 @@ func (m *model) failure(f failing) Failure {
 }
 
 // keep writes back what Conclude has changed.
-func (m *model) keep(o *op, real *Observed) {
+func (m *model) keep(o *op, real *Operation) {
 	o.taken = [placeCount]uint64{}
-	for deed := range real.taken {
-		o.taken[m.placeOf(deed.Dir)] |= 1 << number(m.kinds, deed.Kind)
+	for step := range real.taken {
+		o.taken[m.placeOf(step.Dir)] |= 1 << number(m.kinds, step.Kind)
 	}
 	o.attachedAsCSI, o.nodeGrow = real.AttachedAsCSI, real.NodeExpansionRequired
 	if len(real.Failures) > len(o.failures) { // it goes on as if nothing had failed
@@ -161,8 +162,8 @@ func (m *model) wanted(o op) Wanted {
 	return w
 }
 
-// A situation is all that a decision depends on.
-type situation struct {
+// A snapshot is all that a decision depends on.
+type snapshot struct {
 	rec  rec
 	op   op
 	seen seen
@@ -180,8 +181,8 @@ type decision struct {
 }
 
 // next asks the planner until there is something to do. What changes nothing but
-// the record is done at once. Equal situations are decided once.
-func (m *model) next(s situation) decision {
+// the record is done at once. Equal snapshots are decided once.
+func (m *model) next(s snapshot) decision {
 	if d, ok := m.decided[s]; ok {
 		return d
 	}
@@ -191,7 +192,7 @@ func (m *model) next(s situation) decision {
 }
 
 // ask counts a panic of the planner as if it went in circles.
-func (m *model) ask(s situation) (d decision) {
+func (m *model) ask(s snapshot) (d decision) {
 	defer func() {
 		if recover() != nil {
 			d = decision{circles: true, ended: true}
@@ -200,47 +201,62 @@ func (m *model) ask(s situation) (d decision) {
 	return m.asked(s)
 }
 
-func (m *model) asked(s situation) decision {
+func (m *model) asked(s snapshot) decision {
 	facts := m.facts(s.seen)
 	if s.seen.renamed && goals()[s.op.goal] == Mount {
 		facts[Fact{What: TheAttachment}] = Seen{Yes: true}
 	}
-	r, o, w := m.c.record(s.rec), m.observed(s.op, facts), m.wanted(s.op)
+	r, op, o := m.c.record(s.rec), m.operation(s.op), m.observed(s.op, nil)
 	for range 40 {
-		step := m.planner.Next(r, o, w)
+		step := m.nextStep(r, op, o, facts)
 		m.used[step.Rule] = true
 		d := decision{op: s.op, rule: m.rule(step.Rule)}
 		switch step.Kind {
 		case Done, Refuse:
-			m.keep(&d.op, o)
+			m.keep(&d.op, op)
 			d.rec, d.ended, d.ok = m.c.pack(r), true, step.Kind == Done
 			return d
-		case Look:
-			panic(fmt.Sprintf("the planner wants to know %v", step.Fact))
 		case Fail:
-			Conclude(r, step, w, o, StepResult{}, &Failure{Step: step, Class: Local, Err: step.Err})
+			Conclude(r, step, op, o, StepResult{}, &Failure{Step: step, Class: Local, Err: step.Err})
 		default:
 			if s.seen.renamed && r.Object != "" && attaches(step.Kind) && !m.weak.attachesRenamed { // bridge/executor.go, particulars
-				m.keep(&d.op, o)
+				m.keep(&d.op, op)
 				d.rec, d.ended = m.c.pack(r), true
 				return d
 			}
 			d.op.before = r.Attach != volstate.None
-			d.durable = Intend(r, step, w, o, Particulars{NodeID: "node", Object: "csi-0", StagingPath: m.c.stagingPath(), TargetPath: m.private(step.Dir)})
+			d.durable = Intend(r, step, op, o, Particulars{NodeID: "node", Object: "csi-0", StagingPath: m.c.stagingPath(), TargetPath: m.private(step.Dir)})
 			if step.Kind == RecordTarget || step.Kind == PlaceMarker {
 				m.adopt(r, s.seen, step.Dir)
 			}
 			if acts(step.Kind) || d.durable {
-				m.keep(&d.op, o)
+				m.keep(&d.op, op)
 				d.op.step = doing{number(m.kinds, step.Kind), m.placeOf(step.Dir), d.rule, step.MayFail, step.Keep, number(owners(), step.Owner)}
 				d.rec = m.c.pack(r)
 				return d
 			}
-			Conclude(r, step, w, o, StepResult{}, nil)
+			Conclude(r, step, op, o, StepResult{}, nil)
 		}
-		o.Facts = facts
 	}
 	return decision{circles: true, ended: true}
+}
+
+// nextStep shows the planner the facts that it asks for, and no others.
+func (m *model) nextStep(r *volstate.Record, op *Operation, o *Observed, facts map[Fact]Seen) Step {
+	for {
+		step := m.planner.Next(r, op, o)
+		if step.Kind != Look {
+			return step
+		}
+		seen, known := facts[step.Fact]
+		if _, asked := o.Facts[step.Fact]; asked || !known {
+			panic(fmt.Sprintf("rule %s wants to know %v", step.Rule, step.Fact))
+		}
+		if o.Facts == nil {
+			o.Facts = map[Fact]Seen{}
+		}
+		o.Facts[step.Fact] = seen
+	}
 }
 
 func (m *model) private(dir string) string {
@@ -254,7 +270,7 @@ func (m *model) private(dir string) string {
 
 // conclude writes down what came of the step that was taken.
 func (m *model) conclude(n *node, got StepResult, failed *failing) {
-	r, o, w := m.c.record(n.mem), m.observed(n.op, nil), m.wanted(n.op)
+	r, op, o := m.c.record(n.mem), m.operation(n.op), m.observed(n.op, nil)
 	step := Step{Kind: m.kinds[n.op.step.kind], Dir: m.place(n.op.step.place), MayFail: n.op.step.mayFail, Keep: n.op.step.keep, Owner: owners()[n.op.step.owner]}
 	var f *Failure
 	if failed != nil {
@@ -262,8 +278,8 @@ func (m *model) conclude(n *node, got StepResult, failed *failing) {
 		real.Step = step
 		f = &real
 	}
-	Conclude(r, step, w, o, got, f)
-	m.keep(&n.op, o)
+	Conclude(r, step, op, o, got, f)
+	m.keep(&n.op, op)
 	n.mem = m.c.pack(r)
 	n.op.step, n.op.begun, n.op.before = doing{}, false, false
 	n.renamed = n.renamed && n.mem.object

@@ -77,7 +77,7 @@ func (m *model) csiPod(g *moves, i, p int) {
 	n := &w.nodes[i]
 	at := func(text string) label { return label{node: i, pod: p + 1, text: text} }
 	wants := m.csiWants(w, i, p)
-	ready := m.c.route != ByVolumeAttachment || n.va.listed && n.va.attached && !n.va.deleting
+	ready := m.c.route != ByVolumeAttachment || (n.va.listed && n.va.attached && !n.va.deleting)
 	switch {
 	case wants && ready && !n.plugin.knows:
 		g.add(progress, at("the kubelet's CSI plugin writes vol_data.json, and begins"), func(w *world, _ *event) {
@@ -121,7 +121,7 @@ func (m *model) csiDevice(g *moves, i int) {
 			return
 		}
 	}
-	if !n.plugin.knows || !m.c.ownStage && (n.published[0] != nothing || n.published[1] != nothing) {
+	if !n.plugin.knows || (!m.c.ownStage && (n.published[0] != nothing || n.published[1] != nothing)) {
 		return
 	}
 	g.add(progress, label{node: i, text: "the kubelet's CSI plugin unstages the volume"}, func(w *world, _ *event) {

@@ -6,20 +6,13 @@ import (
 	"testing"
 )
 
-// allRules are those of all tables, by name. A name in several tables is one rule:
-// it is taken out of all of them.
+// allRules are the names of those of all tables. A name in several tables is one rule: it is
+// taken out of all of them.
 func allRules() (names []string) {
-	all := [][]Rule{
-		releaseRules(), unpublishRules(), leaveRules(), unstageRules(), detachRules(AsConfigured), growRules(),
-		releaseDeviceRules(), bringRules(), repairRules(), unclearRules(),
-	}
-	for _, goal := range goals() {
-		all = append(all, tables[goal])
-	}
-	for _, rules := range all {
-		for _, r := range rules {
-			if !slices.Contains(names, r.Name) {
-				names = append(names, r.Name)
+	for _, t := range allTables() {
+		for _, rule := range rulesOf(t) {
+			if rule.Name != "" && !slices.Contains(names, rule.Name) {
+				names = append(names, rule.Name)
 			}
 		}
 	}

@@ -21,10 +21,10 @@ type scene struct {
 type question struct {
 	r      *volstate.Record
 	o      *Observed
-	w      Wanted
+	op     *Operation
 	t      *volstate.Target // of pod a
 	driver *DriverFacts
-	rules  []Rule // nil: those of the goal
+	table  *Table // nil: that of the goal
 }
 
 const (
@@ -43,7 +43,7 @@ func usual() *question {
 		Targets: map[string]*volstate.Target{dirA: q.t},
 	}
 	fill(q.r, v)
-	q.o = m.observed(op{awaited: true}, m.facts(seen{
+	q.op, q.o = m.operation(op{}), m.observed(op{awaited: true}, m.facts(seen{
 		stage: alive, dirs: [podCount]mnt{alive}, targets: [podCount]mnt{alive}, there: [podCount]bool{true, true},
 		pods: [podCount]podPhase{podRunning, podWanted}, ran: [podCount]bool{true},
 	}))
@@ -54,18 +54,18 @@ func usual() *question {
 
 func (q *question) goal(g Goal, dir string) {
 	c := &config{}
-	q.w = Wanted{Goal: g, Dir: dir, Volume: c.volumeOf(0)}
+	q.op.Wanted = Wanted{Goal: g, Dir: dir, Volume: c.volumeOf(0)}
 	switch {
 	case dir == dirB:
-		q.w.Volume = c.volumeOf(1)
+		q.op.Volume = c.volumeOf(1)
 	case g == Expand:
-		q.w.Size, q.w.OldSize = 2, 1
+		q.op.Size, q.op.OldSize = 2, 1
 	}
 }
 
 func (q *question) see(what FactKind, dir string, seen Seen) { q.o.Facts[Fact{what, dir}] = seen }
 
-func (q *question) took(k StepKind, dir string) { q.o.taken[deed{k, dir}] = true }
+func (q *question) took(k StepKind, dir string) { q.op.noteTaken(k, dir) }
 
 // pending: this call of mount has recorded its target, and nothing else is done for it.
 func (q *question) pending() {
@@ -79,7 +79,7 @@ func (q *question) pending() {
 // empty: the record has no target, and the volume is not staged.
 func (q *question) empty() {
 	q.pending()
-	q.o.taken = map[deed]bool{}
+	clear(q.op.taken)
 	q.r.Targets = map[string]*volstate.Target{}
 	q.unstaged()
 }
@@ -119,7 +119,9 @@ func (q *question) pluginHas() {
 
 func (q *question) away(what FactKind, dir string) { q.see(what, dir, Seen{Err: errAway}) }
 
-func (q *question) otherVolume() { q.w.Volume.Name, q.w.Volume.FSType = "b", "xfs" }
+func (q *question) hasTable(t Table) { q.table = &t }
+
+func (q *question) otherVolume() { q.op.Volume.Name, q.op.Volume.FSType = "b", "xfs" }
 
 var noAnswer = Seen{Mount: Silent, Err: errAway}
 
@@ -139,7 +141,7 @@ func mountScenes() []scene {
 		}, Unbind, ""},
 		{"start-over", "a configuration that was put right holds at once, where no pod has the volume", func(q *question) {
 			q.unclear()
-			q.r.Stage, q.r.Owner, q.w.Volume.FSType = volstate.Doing, volstate.Ours, "xfs"
+			q.r.Stage, q.r.Owner, q.op.Volume.FSType = volstate.Doing, volstate.Ours, "xfs"
 		}, NodeUnstage, ""},
 		{"ready", "what is mounted and works is not touched", func(*question) {}, Done, ""},
 		{"ready", "a mount with the other read-only flag is not the one that was asked for", func(q *question) { q.t.ReadOnly = true }, Refuse, "read-only=true"},
@@ -204,7 +206,7 @@ func unmountScenes() []scene {
 	return []scene{
 		{"unmount-completed", "a pending unmount that is gone takes nothing from the mount that goes on", func(q *question) {
 			q.pending()
-			q.o.taken = map[deed]bool{}
+			clear(q.op.taken)
 			q.t.Publish = volstate.Doing
 			q.goal(CompleteUnmount, dirA)
 		}, Done, ""},
@@ -212,7 +214,7 @@ func unmountScenes() []scene {
 			q.pending()
 			q.goal(Unmount, dirA)
 			q.r.Stage = volstate.Undoing
-			q.o.Failures = []Failure{{Step: Step{Kind: NodeUnstage, Dir: ""}, Class: Final, Err: errAway}}
+			q.op.Failures = []Failure{{Step: Step{Kind: NodeUnstage, Dir: ""}, Class: Final, Err: errAway}}
 		}, Drop, ""},
 		{"note-owner", "who ends the volume is written down while it is still mounted", func(q *question) { q.goal(Unmount, dirA) }, NoteOwner, ""},
 		{"grow-unused", "a volume that grows only unused does so after its last pod", func(q *question) {
@@ -223,10 +225,10 @@ func unmountScenes() []scene {
 			q.took(Unbind, dirA)
 			q.r.Expand, q.driver.Features.ControllerExpand = volstate.Doing, true
 		}, ControllerExpand, ""},
-		{"still-published", "no table that hands over here unstages under a mount", func(q *question) { q.rules = unstageRules() }, Fail, "still published"},
+		{"still-published", "no table that hands over here unstages under a mount", func(q *question) { q.hasTable(unstageTable()) }, Fail, "still published"},
 		{"still-staged", "no table that hands over here detaches under a stage", func(q *question) {
 			q.attached(volstate.Done, byNode)
-			q.rules = detachRules(AsConfigured)
+			q.hasTable(detachTable(AsConfigured))
 		}, Fail, "still staged"},
 	}
 }
@@ -235,7 +237,7 @@ func reconcileScenes() []scene {
 	at := func(set func(*question)) func(*question) {
 		return func(q *question) {
 			q.goal(Reconcile, "")
-			q.w.Volume = nil
+			q.op.Volume = nil
 			set(q)
 		}
 	}
@@ -247,7 +249,7 @@ func reconcileScenes() []scene {
 		{"finish-detach", "a detach that was begun does not wait for the grace period", at(detach), DeleteAttachment, ""},
 		{"repair-failed", "a detach that fails is not tried again in the same look", at(func(q *question) {
 			detach(q)
-			q.o.Failures = []Failure{{Step: Step{Kind: DeleteAttachment}, Class: GoesOn, Err: errAway}}
+			q.op.Failures = []Failure{{Step: Step{Kind: DeleteAttachment}, Class: GoesOn, Err: errAway}}
 		}), Refuse, "away"},
 		{"unclear-ended", "what the plugin has unstaged is not unstaged once more, and is detached at once", at(func(q *question) {
 			q.unclear()
@@ -298,7 +300,7 @@ func deviceScenes() []scene {
 		}, PlaceMarker, ""},
 		{"unseen-target", "a mount that failed does not keep unmountdevice", func(q *question) {
 			q.pending()
-			q.o.taken = map[deed]bool{}
+			clear(q.op.taken)
 			q.r.Device = deviceDir
 			q.goal(UnmountDevice, deviceDir)
 		}, NoteOwner, ""},
@@ -331,7 +333,7 @@ func deviceScenes() []scene {
 		{"detach-in-use", "a volume is not detached between a pod's claim and its stage", func(q *question) {
 			q.pending()
 			q.unstaged()
-			q.o.taken = map[deed]bool{}
+			clear(q.op.taken)
 			q.attached(volstate.Done, byControlPlane)
 			q.goal(Detach, "")
 		}, Refuse, "still in use"},
@@ -374,9 +376,9 @@ func expandScenes() []scene {
 func (s scene) ask(p Planner) (got Step, right bool) {
 	q := usual()
 	s.set(q)
-	if q.rules == nil {
-		got = p.Next(q.r, q.o, q.w)
-	} else if step := (&plan{r: q.r, o: q.o, w: q.w, dir: q.w.Dir, instead: p.instead}).first(q.rules); step != nil {
+	if q.table == nil {
+		got = p.Next(q.r, q.op, q.o)
+	} else if step := p.decide(&situation{record: q.r, op: q.op, observed: q.o, dir: q.op.Dir}, *q.table); step != nil {
 		got = *step
 	}
 	right = got.Kind == s.kind && (s.says == "") == (got.Err == nil)

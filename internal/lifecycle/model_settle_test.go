@@ -117,14 +117,14 @@ func (m *model) reached(w *world, p int) bool {
 		if m.c.route != NoAttach && !n.attached {
 			return false
 		}
-		return n.kubelet.pods[p] == mounted && m.shownTo(n, p) == alive || n.plugin.pods[p] == alive && w.pv == pvCSI
+		return (n.kubelet.pods[p] == mounted && m.shownTo(n, p) == alive) || (n.plugin.pods[p] == alive && w.pv == pvCSI)
 	}
 	for i := range m.c.nodes {
 		n := &w.nodes[i]
 		// What the kubelet has forgotten (kubernetes/kubernetes#85476) stays, and stays
 		// attached while it is mounted.
 		kubelets := n.plugin.orphan && n.staged != nothing
-		if n.saved.there || n.op.goal != 0 || n.plugin.staged || !kubelets && (n.staged != nothing || n.attached || n.va.there) {
+		if n.saved.there || n.op.goal != 0 || n.plugin.staged || (!kubelets && (n.staged != nothing || n.attached || n.va.there)) {
 			return false
 		}
 	}

@@ -259,7 +259,7 @@ func (m *model) find(w world, line string) (meant, goesOn *move) {
 		l.rule = 0
 		text := m.line(l)
 		whole := strings.Contains(line, ": refused") || strings.HasSuffix(line, ": failed") || strings.Contains(line, "uncertain") || strings.HasSuffix(line, ": not yet") || strings.HasSuffix(line, ": made")
-		if meant == nil && (text == line || !whole && l.outcome == "" && strings.HasPrefix(text, line)) {
+		if meant == nil && (text == line || (!whole && l.outcome == "" && strings.HasPrefix(text, line))) {
 			meant = &list[i]
 		}
 	}

@@ -22,37 +22,33 @@ type weakness struct {
 	set          func(m *model)
 }
 
-// blind has a rule decide by what is not so: f changes its record and its observations.
-func blind(rule string, f func(c *plan)) func(*model) {
+// blind has a rule, or a table, decide by what is not so: f changes its record and its observations.
+func blind(rule string, f func(s *situation)) func(*model) {
 	return func(m *model) {
-		m.planner.instead[rule] = func(c *plan, r Rule) *Step {
-			other := *c
-			o := *c.o
-			o.Facts = maps.Clone(o.Facts)
-			other.r, other.o, other.ill = c.r.Clone(), &o, nil
+		m.planner.instead[rule] = func(s *situation) *situation {
+			other, observed := *s, *s.observed
+			observed.Facts = maps.Clone(observed.Facts)
+			other.record, other.observed = s.record.Clone(), &observed
 			f(&other)
-			s := r.next(&other)
-			c.missing = other.missing
-			return s
+			return &other
 		}
 	}
 }
 
 // overlooks has a rule not see targets.
 func overlooks(rule string, targets func(*volstate.Target) bool) func(*model) {
-	return blind(rule, func(c *plan) {
-		maps.DeleteFunc(c.r.Targets, func(dir string, t *volstate.Target) bool { return dir != c.dir && targets(t) })
-		c.sorted = nil
+	return blind(rule, func(s *situation) {
+		maps.DeleteFunc(s.record.Targets, func(dir string, t *volstate.Target) bool { return dir != s.dir && targets(t) })
 	})
 }
 
 // believes has a rule see something else.
 func believes(rule string, what FactKind, f func(*Seen)) func(*model) {
-	return blind(rule, func(c *plan) {
-		for fact, seen := range c.o.Facts {
+	return blind(rule, func(s *situation) {
+		for fact, seen := range s.observed.Facts {
 			if fact.What == what {
 				f(&seen)
-				c.o.Facts[fact] = seen
+				s.observed.Facts[fact] = seen
 			}
 		}
 	})
@@ -91,20 +87,20 @@ func weaknesses() []weakness {
 		{"the guard is unmounted before its target", "one pod", func(m *model) { m.guarding.goesFirst = true }},
 
 		{"last-target counts certain targets only", "two pods", overlooks("last-target", uncertainTarget)},
-		{"unpublish takes an uncertain target for none", "one pod", blind("unpublish", func(c *plan) { certain(&c.target().Publish) })},
-		{"unstage takes an uncertain stage for none", "one pod", blind("unstage", func(c *plan) { certain(&c.r.Stage) })},
-		{"controller-unpublish takes an uncertain attachment for none", "controller", blind("controller-unpublish", func(c *plan) { certain(&c.r.Attach) })},
-		{"delete-attachment takes an uncertain attachment for none", "cluster", blind("delete-attachment", func(c *plan) { certain(&c.r.Attach) })},
-		{"detach-not-ours does not look at who has made the VolumeAttachment", "device, cluster", blind("detach-not-ours", func(c *plan) { c.r.Unmanaged = false })},
-		{"stage takes an uncertain stage for staged", "one pod", blind("stage", func(c *plan) { done(&c.r.Stage) })},
+		{"unpublish takes an uncertain target for none", "one pod", blind("unpublish", func(s *situation) { certain(&s.target().Publish) })},
+		{"unstage takes an uncertain stage for none", "one pod", blind("unstage the volume", func(s *situation) { certain(&s.record.Stage) })},
+		{"controller-unpublish takes an uncertain attachment for none", "controller", blind("detach the volume", func(s *situation) { certain(&s.record.Attach) })},
+		{"delete-attachment takes an uncertain attachment for none", "cluster", blind("detach the volume", func(s *situation) { certain(&s.record.Attach) })},
+		{"detach-not-ours does not look at who has made the VolumeAttachment", "device, cluster", blind("detach-not-ours", func(s *situation) { s.record.Unmanaged = false })},
+		{"stage takes an uncertain stage for staged", "one pod", blind("stage", func(s *situation) { done(&s.record.Stage) })},
 		{"ready does not look at the mount", "dead mounts", believes("ready", TheDir, func(s *Seen) { s.Mount = Alive })},
 		{"bind does not look at the mount", "dead targets", believes("bind", TheDir, func(s *Seen) { s.Mount = Alive })},
 		{"attachment-lost does not look at the VolumeAttachment", "cluster, no stage", believes("attachment-lost", TheAttachment, func(s *Seen) { s.Yes = false })},
 		{"pod-lives does not look at the filesystem", "migration", believes("pod-lives", ThePVState, func(s *Seen) { s.SameFilesystem = true })},
-		{"unclear-late does not wait", "migration", blind("unclear-late", func(c *plan) { c.o.Grace = 0 })},
-		{"unclear-file does not wait", "migration", blind("unclear-file", func(c *plan) { c.o.Grace = 0 })},
-		{"other-stage takes two stages for one", "migration, own stage", blind("other-stage", func(c *plan) { c.o.KubeletStaging = c.r.StagingPath })},
-		{"disagree does not look at the fsType", "two volumes", blind("disagree", func(c *plan) { c.r.FSType = c.w.Volume.FSType })},
+		{"unclear-late does not wait", "migration", blind("unclear-late", func(s *situation) { s.observed.Grace = 0 })},
+		{"unclear-file does not wait", "migration", blind("unclear-file", func(s *situation) { s.observed.Grace = 0 })},
+		{"other-stage takes two stages for one", "migration, own stage", blind("other-stage", func(s *situation) { s.observed.KubeletStaging = s.record.StagingPath })},
+		{"disagree does not look at the fsType", "two volumes", blind("disagree", func(s *situation) { s.record.FSType = s.op.Volume.FSType })},
 		{"repair-unpublish takes a silent mount for a dead one", "silence", believes("repair-unpublish", TheDir, func(s *Seen) {
 			if s.Mount == Silent {
 				s.Mount = Dead
@@ -112,14 +108,14 @@ func weaknesses() []weakness {
 		})},
 		{"repair-unpublish does not look at containers", "dead mounts, left", believes("repair-unpublish", ThePod, func(s *Seen) { s.Pod.NoContainer = true })},
 		{"stage-silent does not wait for an answer", "silence", believes("stage-silent", TheStage, func(s *Seen) { s.Mount = Alive })},
-		{"release-unwanted does not look at what is bound", "dead targets", blind("release-unwanted", func(c *plan) {
-			for _, t := range c.r.Targets {
+		{"release-unwanted does not look at what is bound", "dead targets", blind("release-unwanted", func(s *situation) {
+			for _, t := range s.record.Targets {
 				t.Bound = false
 			}
 		})},
-		{"release-unwanted-volume does not look at targets", "one pod", blind("release-unwanted-volume", func(c *plan) { clear(c.r.Targets) })},
+		{"release-unwanted-volume does not look at targets", "one pod", blind("release-unwanted-volume", func(s *situation) { clear(s.record.Targets) })},
 		{"unproven does not look at the size", "expansion, node alone", believes("unproven", TheSize, func(s *Seen) { s.Filesystem = 2 })},
-		{"unbind-unseen does not look whether a caller waits", "one pod", blind("unbind-unseen", func(c *plan) { c.o.Awaited = true })},
+		{"unbind-unseen does not look whether a caller waits", "one pod", blind("unbind-unseen", func(s *situation) { s.observed.Awaited = true })},
 	}
 }
 

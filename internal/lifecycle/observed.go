@@ -6,11 +6,10 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
-	"github.com/flex2csi/flex2csi/internal/volstate"
 )
 
-// Observed is what was seen of a volume and of its operation. Facts that cost I/O are
-// observed when a rule needs them (Look). After a step all of them are stale.
+// Observed is what was seen of a volume. Facts that cost I/O are
+// observed when a condition needs them (Look). After a step all of them are stale.
 type Observed struct {
 	// Now is when it was seen, and Grace how long something may be left half-done
 	// before it is undone because no call asks for it any more.
@@ -24,49 +23,9 @@ type Observed struct {
 	KubeletDir string
 	// KubeletStaging is where the kubelet's CSI plugin would have the volume staged.
 	KubeletStaging string
-	// taken are the steps that this operation has taken with success.
-	taken map[deed]bool
-	// Failures are those of the operation's steps, the first one first.
-	Failures []Failure
-	// AttachedAsCSI: the control plane has the volume attached as a CSI volume, too,
-	// and may detach it ([csivol.Attached]).
-	AttachedAsCSI bool
-	// NodeExpansionRequired is what ControllerExpandVolume has answered.
-	NodeExpansionRequired bool
-
 	// Facts are those that were observed since the last step.
 	Facts map[Fact]Seen
 }
-
-// A deed is a step that was taken, for a target.
-type deed struct {
-	Kind StepKind
-	Dir  string
-}
-
-// A Failure is a step that did not succeed.
-type Failure struct {
-	Step  Step
-	Class Class
-	Err   error
-}
-
-// A Class is what is known of a step that has failed.
-type Class string
-
-// The classes.
-const (
-	// Final: the driver has refused, and nothing is going on.
-	Final Class = "final"
-	// Uncertain: the driver may have done it, or may still be at it.
-	Uncertain Class = "uncertain"
-	// GoesOn: the cluster goes on with what it was asked for.
-	GoesOn Class = "goes on"
-	// NotBegun: nothing was begun that would have to be undone.
-	NotBegun Class = "not begun"
-	// Local: an error of our own, before or after a request.
-	Local Class = "local"
-)
 
 // A FactKind is a kind of fact.
 type FactKind string
@@ -131,7 +90,7 @@ type Seen struct {
 // A MountState is what is at a path.
 type MountState string
 
-// The states. Unknown comes with an error, or the fact was not observed yet (see).
+// The states. Unknown comes with an error.
 const (
 	Unknown    MountState = ""
 	NoDir      MountState = "no directory"
@@ -195,52 +154,4 @@ type DriverFacts struct {
 	Device string
 	// RepairInUse: dead mounts are replaced even if containers have them.
 	RepairInUse bool
-}
-
-// see returns a fact. A fact that was not observed yet is returned as unknown. Then first
-// drops the result of the rule and asks for the fact.
-func (c *plan) see(what FactKind, dir string) Seen {
-	f := Fact{What: what, Dir: dir}
-	seen, ok := c.o.Facts[f]
-	if !ok && c.missing == nil {
-		c.missing = &f
-	}
-	return seen
-}
-
-func (c *plan) driver() *DriverFacts {
-	d := c.see(TheDriver, "").Driver
-	if d == nil {
-		return &DriverFacts{} // not observed yet, or an error that was refused before
-	}
-	return d
-}
-
-func (c *plan) plugin() PluginState { return c.see(ThePlugin, "").Plugin }
-
-func (c *plan) mount(what FactKind) Seen { return c.see(what, c.dir) }
-
-// stage is what is mounted at the staging path.
-func (c *plan) stage() Seen {
-	if c.r.StagingPath == "" {
-		return Seen{Mount: NotMounted}
-	}
-	return c.see(TheStage, "")
-}
-
-// target is the target that the rules are asked for; nil if there is none.
-func (c *plan) target() *volstate.Target { return c.r.Targets[c.dir] }
-
-// taken reports whether this operation has taken a step for the target.
-func (c *plan) taken(k StepKind) bool { return c.o.taken[deed{k, c.dir}] }
-
-// did reports whether this operation has taken a step for the volume.
-func (c *plan) did(k StepKind) bool { return c.o.taken[deed{Kind: k}] }
-
-// failed is the failure that counts: the last one; nil if there is none.
-func (c *plan) failed() *Failure {
-	if len(c.o.Failures) == 0 {
-		return nil
-	}
-	return &c.o.Failures[len(c.o.Failures)-1]
 }

@@ -14,46 +14,46 @@ import (
 
 // Intend writes into a record what a step is about to do, and reports whether that
 // has to be on the disk before the step is taken: it could not be undone otherwise.
-// More of what only the executor knows is in p.
-func Intend(r *volstate.Record, s Step, w Wanted, o *Observed, p Particulars) (durable bool) {
-	now := o.Now // with its monotonic reading, so that a wall clock that is set keeps nothing
-	t := r.Targets[s.Dir]
-	switch s.Kind {
+// More of what only the executor knows is in particulars.
+func Intend(record *volstate.Record, step Step, op *Operation, observed *Observed, particulars Particulars) (durable bool) {
+	now := observed.Now // with its monotonic reading, so that a wall clock that is set keeps nothing
+	t := record.Targets[step.Dir]
+	switch step.Kind {
 	case RecordTarget:
 		// What is published is bound with no other write.
 		published := t != nil && t.Publish == volstate.Done
-		recordTarget(r, w, now, p)
+		recordTarget(record, op.Wanted, now, particulars)
 		return published
 	case ControllerPublish:
-		if r.Attach != volstate.Done { // else only the answer is wanted
-			r.Attach, r.NodeID = volstate.Doing, p.NodeID
-			asked(r, w)
+		if record.Attach != volstate.Done { // else only the answer is wanted
+			record.Attach, record.NodeID = volstate.Doing, particulars.NodeID
+			noteAsker(record, op.Goal)
 		}
 	case AskAttachment, AwaitAttachment:
-		if r.Attach == volstate.None {
-			r.Request = p.Request
+		if record.Attach == volstate.None {
+			record.Request = particulars.Request
 		}
-		r.Attach, r.NodeID, r.Object = volstate.Doing, p.NodeID, p.Object
+		record.Attach, record.NodeID, record.Object = volstate.Doing, particulars.NodeID, particulars.Object
 		// Its owner is known when it exists; until then it may be ours.
-		r.Unmanaged = s.Kind == AwaitAttachment
-		asked(r, w)
+		record.Unmanaged = step.Kind == AwaitAttachment
+		noteAsker(record, op.Goal)
 	case ControllerUnpublish, DeleteAttachment:
-		r.Attach = volstate.Undoing
+		record.Attach = volstate.Undoing
 	case NodeStage:
-		r.StagingPath = cmp.Or(r.StagingPath, p.StagingPath)
-		r.Stage, r.MountGroup = volstate.Doing, p.MountGroup
+		record.StagingPath = cmp.Or(record.StagingPath, particulars.StagingPath)
+		record.Stage, record.MountGroup = volstate.Doing, particulars.MountGroup
 	case NodeUnstage:
-		r.Stage = volstate.Undoing
+		record.Stage = volstate.Undoing
 	case NodePublish:
 		t.Publish, t.Since = volstate.Doing, now
 	case ForgetBind:
 		t.Bound = false
 		return false // RecordTarget, or the outcome, is written before it can be bound again
 	case Unbind:
-		if s.Keep {
+		if step.Keep {
 			return true // Bound: if this process ends before the bind, the next one makes it
 		}
-		failed := w.Goal == Mount && t.Bound && o.Awaited // else a write comes too late, and the disk does not have Bound
+		failed := op.Goal == Mount && t.Bound && observed.Awaited // else a write comes too late, and the disk does not have Bound
 		if t.Bound = false; !failed {
 			return false
 		}
@@ -61,23 +61,23 @@ func Intend(r *volstate.Record, s Step, w Wanted, o *Observed, p Particulars) (d
 		// not taken for a finished one (Recognize), nor for one that has vanished.
 		t.Publish = volstate.Undoing
 	case NodeUnpublish:
-		if !s.Keep {
+		if !step.Keep {
 			t.Bound = false
 		}
 		t.Publish, t.Since = volstate.Undoing, now
 	case PlaceMarker:
-		describe(r, w.Volume)
-		takeBack(r)
-		r.Device, r.Endpoints = s.Dir, p.Endpoints
+		describe(record, op.Volume)
+		takeBack(record)
+		record.Device, record.Endpoints = step.Dir, particulars.Endpoints
 	case ControllerExpand, NodeExpand:
-		if w.Goal != Expand {
+		if op.Goal != Expand {
 			return false
 		}
-		r.Complete(w.Volume.Context, w.Volume.MountFlags)
-		r.Expand, r.ExpandSize = volstate.Doing, w.Size
+		record.Complete(op.Volume.Context, op.Volume.MountFlags)
+		record.Expand, record.ExpandSize = volstate.Doing, op.Size
 	case NoteOwner:
-		if r.Owner != s.Owner {
-			r.Owner, r.Changed = s.Owner, now // what is unclear is so from now on
+		if record.Owner != step.Owner {
+			record.Owner, record.Changed = step.Owner, now // what is unclear is so from now on
 		}
 		return false
 	default:
@@ -97,89 +97,89 @@ type Particulars struct {
 	TargetPath string
 }
 
-func asked(r *volstate.Record, w Wanted) {
-	if r.Attachment != "" {
+func noteAsker(record *volstate.Record, goal Goal) {
+	if record.Attachment != "" {
 		return
 	}
-	r.Attachment = byNode
-	if r.Device != "" || w.Goal == Attach {
-		r.Attachment = byControlPlane
+	record.Attachment = byNode
+	if record.Device != "" || goal == Attach {
+		record.Attachment = byControlPlane
 	}
 }
 
-// claim notes that a pod wants the volume at a directory.
-func recordTarget(r *volstate.Record, w Wanted, now time.Time, p Particulars) {
-	takeBack(r)
-	describe(r, w.Volume)
-	r.Endpoints = p.Endpoints
-	if w.Goal != Mount {
+// recordTarget notes that a pod wants the volume at a directory.
+func recordTarget(record *volstate.Record, wanted Wanted, now time.Time, particulars Particulars) {
+	takeBack(record)
+	describe(record, wanted.Volume)
+	record.Endpoints = particulars.Endpoints
+	if wanted.Goal != Mount {
 		return
 	}
-	t := r.Targets[w.Dir]
+	t := record.Targets[wanted.Dir]
 	if t == nil {
-		t = &volstate.Target{TargetPath: p.TargetPath}
-		if r.Targets == nil {
-			r.Targets = map[string]*volstate.Target{}
+		t = &volstate.Target{TargetPath: particulars.TargetPath}
+		if record.Targets == nil {
+			record.Targets = map[string]*volstate.Target{}
 		}
-		r.Targets[w.Dir] = t
+		record.Targets[wanted.Dir] = t
 	}
 	t.Since = now // a call has come, or come back, for it
-	t.Pod, t.ReadOnly, t.FSGroup = w.Volume.Pod, w.Volume.ReadOnly, w.Volume.FSGroup
+	t.Pod, t.ReadOnly, t.FSGroup = wanted.Volume.Pod, wanted.Volume.ReadOnly, wanted.Volume.FSGroup
 }
 
 // takeBack: what was left to others is wanted here again. Its attachment may be
 // about to go with them, and is asked for.
-func takeBack(r *volstate.Record) {
-	if r.Owner != volstate.Ours && r.Object != "" && r.Attach == volstate.Done {
-		r.Attach = volstate.Doing
+func takeBack(record *volstate.Record) {
+	if record.Owner != volstate.Ours && record.Object != "" && record.Attach == volstate.Done {
+		record.Attach = volstate.Doing
 	}
-	r.Owner = volstate.Ours
+	record.Owner = volstate.Ours
 }
 
 // describe fills in what a volume is. What has been begun goes on as it was: what
 // was staged for a PersistentVolume stays so, even if the configuration makes
 // something else of it by now.
-func describe(r *volstate.Record, want *csivol.Volume) {
-	r.Inline = r.Inline || want.Inline
+func describe(record *volstate.Record, want *csivol.Volume) {
+	record.Inline = record.Inline || want.Inline
 	switch {
-	case unused(r):
-		fill(r, want)
-	case onlyAsked(r, want):
-		fill(r, want)
-		r.Attach = volstate.Undoing
+	case isUnused(record):
+		fill(record, want)
+	case isOnlyAsked(record, want):
+		fill(record, want)
+		record.Attach = volstate.Undoing
 	default:
-		r.Complete(want.Context, want.MountFlags)
+		record.Complete(want.Context, want.MountFlags)
 	}
 }
 
-// unused reports that nothing has been begun but a detach through the cluster.
-func unused(r *volstate.Record) bool {
-	return r.Idle() || r.Stage == volstate.None && len(publishedPods(r)) == 0 && (r.Attach == volstate.None || DetachPending(r))
+// isUnused reports that nothing has been begun but a detach through the cluster.
+func isUnused(record *volstate.Record) bool {
+	return record.Idle() || (record.Stage == volstate.None && len(publishedPods(record)) == 0 && (record.Attach == volstate.None || DetachPending(record)))
 }
 
-func fill(r *volstate.Record, want *csivol.Volume) {
-	r.FlexDriver, r.Name, r.Inline = want.FlexDriver, want.Name, want.Inline
-	r.Context, r.FSType, r.MountFlags = want.Context, want.FSType, want.MountFlags
-	r.AccessMode, r.AccessModes = want.AccessMode, want.AccessModes
+func fill(record *volstate.Record, want *csivol.Volume) {
+	record.FlexDriver, record.Name, record.Inline = want.FlexDriver, want.Name, want.Inline
+	record.Context, record.FSType, record.MountFlags = want.Context, want.FSType, want.MountFlags
+	record.AccessMode, record.AccessModes = want.AccessMode, want.AccessModes
 }
 
-// onlyAsked reports that an attachment was asked for and nothing has come of it,
+// isOnlyAsked reports that an attachment was asked for and nothing has come of it,
 // perhaps since it could not, and that something else would be asked for now: then
 // a configuration that was put right holds at once. Two PersistentVolumes may still
 // not take turns at that.
-func onlyAsked(r *volstate.Record, want *csivol.Volume) bool {
-	asked := r.Object != "" && !r.Unmanaged && r.Attach != volstate.Done
-	return asked && r.Name == want.Name && r.FlexDriver == want.FlexDriver && r.Stage == volstate.None && len(publishedPods(r)) == 0 && difference(r, want) != ""
+func isOnlyAsked(record *volstate.Record, want *csivol.Volume) bool {
+	asked := record.Object != "" && !record.Unmanaged && record.Attach != volstate.Done
+	return asked && record.Name == want.Name && record.FlexDriver == want.FlexDriver && record.Stage == volstate.None && len(publishedPods(record)) == 0 && difference(record, want) != ""
 }
 
 // disagreement is an error if two PersistentVolumes with one handle want something
 // else of it, since it is staged once.
-func disagreement(r *volstate.Record, want *csivol.Volume) error {
-	if unused(r) || onlyAsked(r, want) || sameVolume(r, want) {
+func disagreement(record *volstate.Record, want *csivol.Volume) error {
+	if isUnused(record) || isOnlyAsked(record, want) || sameVolume(record, want) {
 		return nil
 	}
-	if differs := difference(r, want); differs != "" {
-		return errDisagree(r, differs)
+	if differs := difference(record, want); differs != "" {
+		return errDisagree(record, differs)
 	}
 	return nil
 }
@@ -187,11 +187,11 @@ func disagreement(r *volstate.Record, want *csivol.Volume) error {
 // sameVolume reports whether a call is for the PersistentVolume of a record. Then
 // they cannot disagree: it is the configuration that has changed. Inline volumes of
 // one name may be those of two pods.
-func sameVolume(r *volstate.Record, want *csivol.Volume) bool {
-	if r.Name != want.Name || r.FlexDriver != want.FlexDriver || r.Inline || want.Inline {
+func sameVolume(record *volstate.Record, want *csivol.Volume) bool {
+	if record.Name != want.Name || record.FlexDriver != want.FlexDriver || record.Inline || want.Inline {
 		return false
 	}
-	c := r.Clone()
+	c := record.Clone()
 	c.Complete(want.Context, want.MountFlags)
 	return !c.Incomplete()
 }
@@ -199,15 +199,15 @@ func sameVolume(r *volstate.Record, want *csivol.Volume) bool {
 // Changed says in what a volume is used in another way than a call for the same
 // PersistentVolume would have it; empty: in none. The configuration has changed
 // since it was begun.
-func Changed(r *volstate.Record, want *csivol.Volume) string {
-	if unused(r) || !sameVolume(r, want) || onlyAsked(r, want) {
+func Changed(record *volstate.Record, want *csivol.Volume) string {
+	if isUnused(record) || !sameVolume(record, want) || isOnlyAsked(record, want) {
 		return ""
 	}
-	return difference(r, want)
+	return difference(record, want)
 }
 
-func difference(r *volstate.Record, want *csivol.Volume) string {
-	c := r.Clone()
+func difference(record *volstate.Record, want *csivol.Volume) string {
+	c := record.Clone()
 	c.Complete(want.Context, want.MountFlags)
 	switch {
 	case c.FlexDriver != want.FlexDriver:
@@ -216,7 +216,7 @@ func difference(r *volstate.Record, want *csivol.Volume) string {
 		return fmt.Sprintf("fsType %q, not %q", c.FSType, want.FSType)
 	case !slices.Equal(c.MountFlags, want.MountFlags):
 		return "other mount flags"
-	case differentModes(c, want):
+	case modesDiffer(c, want):
 		return fmt.Sprintf("access mode %s, not %s", c.AccessMode, want.AccessMode)
 	case !maps.Equal(c.Context, want.Context):
 		return "another volume context"
@@ -224,10 +224,10 @@ func difference(r *volstate.Record, want *csivol.Volume) string {
 	return ""
 }
 
-// differentModes: what one PersistentVolume is said to have may change with the
+// modesDiffer: what one PersistentVolume is said to have may change with the
 // configuration, or when the API server can be asked again.
-func differentModes(r *volstate.Record, want *csivol.Volume) bool {
-	return r.Name != want.Name && r.AccessMode != "" && want.AccessMode != "" && r.AccessMode != want.AccessMode
+func modesDiffer(record *volstate.Record, want *csivol.Volume) bool {
+	return record.Name != want.Name && record.AccessMode != "" && want.AccessMode != "" && record.AccessMode != want.AccessMode
 }
 
 // A StepResult is what came of a step that has succeeded.
@@ -241,130 +241,105 @@ type StepResult struct {
 	NodeExpansionRequired bool
 }
 
-// Conclude writes into a record what came of a step, and into o what the rest of
-// the operation has to know. Without an error the step has succeeded.
-func Conclude(r *volstate.Record, s Step, w Wanted, o *Observed, got StepResult, failure *Failure) {
-	defer func() { o.Facts = nil }() // a step makes what was seen old
-	undoes(s, o)
-	if failure != nil {
-		failed(r, s, o, *failure)
-		return
-	}
-	succeeded(r, s, w, o, got)
-	if o.taken == nil {
-		o.taken = map[deed]bool{}
-	}
-	o.taken[deed{s.Kind, s.Dir}] = true
-}
-
-// undoes: after the negation of a step, also one that has failed, the step does not
-// count any more.
-func undoes(s Step, o *Observed) {
-	switch s.Kind {
-	case NodeUnstage, ForgetStage:
-		delete(o.taken, deed{Kind: NodeStage})
-	case NodeUnpublish:
-		delete(o.taken, deed{NodePublish, s.Dir})
-		delete(o.taken, deed{ApplyFSGroup, s.Dir})
-	case Bind:
-		delete(o.taken, deed{Unbind, s.Dir})
-	case AskAttachment:
-		delete(o.taken, deed{Kind: DeleteAttachment})
+// Conclude writes into a record what came of a step, and into op what the rest of the
+// operation has to know. Without an error the step has succeeded.
+func Conclude(record *volstate.Record, step Step, op *Operation, observed *Observed, got StepResult, failure *Failure) {
+	defer func() { observed.Facts = nil }() // a step makes what was seen old
+	op.forgetUndone(step)
+	switch {
+	case failure == nil:
+		concludeSuccess(record, step, op, got)
+		op.noteTaken(step.Kind, step.Dir)
+	case step.MayFail:
+		op.noteTaken(step.Kind, step.Dir)
+	default:
+		concludeFailure(record, step, op, *failure)
 	}
 }
 
-func succeeded(r *volstate.Record, s Step, w Wanted, o *Observed, got StepResult) {
-	t := r.Targets[s.Dir]
-	switch s.Kind {
+func concludeSuccess(record *volstate.Record, step Step, op *Operation, got StepResult) {
+	t := record.Targets[step.Dir]
+	switch step.Kind {
 	case ControllerPublish:
-		r.Attach, r.PublishContext = volstate.Done, got.PublishContext
+		record.Attach, record.PublishContext = volstate.Done, got.PublishContext
 	case AskAttachment, AwaitAttachment:
-		o.AttachedAsCSI = got.AttachedAsCSI
-		r.Attach, r.PublishContext, r.Unmanaged = volstate.Done, got.PublishContext, s.Kind == AwaitAttachment || !got.Ours
-		if got.AttachedAsCSI && !holds(r) {
-			r.Attach = volstate.Doing // until what is published holds it: else the next call asks again
+		op.AttachedAsCSI = got.AttachedAsCSI
+		record.Attach, record.PublishContext, record.Unmanaged = volstate.Done, got.PublishContext, step.Kind == AwaitAttachment || !got.Ours
+		if got.AttachedAsCSI && !isHeld(record) {
+			record.Attach = volstate.Doing // until what is published holds it: else the next call asks again
 		}
 	case ControllerUnpublish, DeleteAttachment, ForgetAttachment:
-		forgetAttachment(r)
+		forgetAttachment(record)
 	case NodeStage:
-		r.Stage, r.StageMounted = volstate.Done, got.StageMounted
+		record.Stage, record.StageMounted = volstate.Done, got.StageMounted
 	case NodeUnstage, ForgetStage:
-		forgetStage(r)
-		r.Owner = s.Owner
+		forgetStage(record)
+		record.Owner = step.Owner
 	case LeaveToKubelet:
-		forgetStage(r)
-		forgetAttachment(r)
-		r.Owner = volstate.Kubelet
+		forgetStage(record)
+		forgetAttachment(record)
+		record.Owner = volstate.Kubelet
 	case NodePublish:
 		t.Publish, t.LastError, t.Dead = volstate.Done, "", ""
 	case NodeUnpublish:
 		t.Publish = volstate.None
 	case Unbind:
-		delete(o.taken, deed{Bind, s.Dir})
+		op.forgetTaken(Bind, step.Dir)
 	case Bind:
 		t.Bound, t.Dead = true, ""
-		delete(o.taken, deed{Unbind, s.Dir})
 	case Drop:
-		delete(r.Targets, s.Dir)
+		delete(record.Targets, step.Dir)
 	case RemoveMarker:
-		r.Device = ""
+		record.Device = ""
 	case RemoveDead:
-		o.Failures = o.Failures[:len(o.Failures)-1]
+		op.Failures = op.Failures[:len(op.Failures)-1]
 	case NoteAilments:
-		stage, targets := Ailments(r, o)
-		r.StageDead = stage
-		for dir, t := range r.Targets {
-			t.Dead = targets[dir]
+		record.StageDead = step.Ailments.Stage
+		for dir, t := range record.Targets {
+			t.Dead = step.Ailments.Targets[dir]
 		}
 	case ControllerExpand:
-		o.NodeExpansionRequired = got.NodeExpansionRequired
-		if w.Goal != Expand { // of growRules
-			r.Expand = volstate.Done
+		op.NodeExpansionRequired = got.NodeExpansionRequired
+		if op.Goal != Expand { // of growRules
+			record.Expand = volstate.Done
 		}
 	case NoteExpanded:
-		r.Expand, r.ExpandSize = volstate.Done, w.Size
+		record.Expand, record.ExpandSize = volstate.Done, op.Size
 	}
 }
 
-// failed records a failure. What the step was about to do stays uncertain, with the
+// concludeFailure records a failure. What the step was about to do stays uncertain, with the
 // exceptions below.
-func failed(r *volstate.Record, s Step, o *Observed, f Failure) {
-	if s.MayFail {
-		if o.taken == nil {
-			o.taken = map[deed]bool{}
-		}
-		o.taken[deed{s.Kind, s.Dir}] = true
-		return
+func concludeFailure(record *volstate.Record, step Step, op *Operation, failure Failure) {
+	op.Failures = append(op.Failures, failure)
+	if t := record.Targets[step.Dir]; t != nil && failure.Err != nil {
+		t.LastError = failure.Err.Error()
 	}
-	o.Failures = append(o.Failures, f)
-	if t := r.Targets[s.Dir]; t != nil && f.Err != nil {
-		t.LastError = f.Err.Error()
-	}
-	switch s.Kind {
+	switch step.Kind {
 	case ControllerPublish, AskAttachment, AwaitAttachment:
-		if f.Class == NotBegun { // it speaks of this request only
-			forgetAttachment(r)
+		if failure.Class == NotBegun { // it speaks of this request only
+			forgetAttachment(record)
 		}
 	case NodePublish:
-		if r.Stage == volstate.Done && (csivol.NotFound(f.Err) || csivol.FailedPrecondition(f.Err)) {
-			r.Stage = volstate.Doing // perhaps it is not staged any more
+		if record.Stage == volstate.Done && (csivol.NotFound(failure.Err) || csivol.FailedPrecondition(failure.Err)) {
+			record.Stage = volstate.Doing // perhaps it is not staged any more
 		}
 	case ApplyFSGroup:
-		if t := r.Targets[s.Dir]; t.Bound {
+		if t := record.Targets[step.Dir]; t.Bound {
 			t.Publish = volstate.Doing // of a repair: it is asked for again, and the group with it
 		}
 	case Fail:
-		if s.DoubtAttachment {
-			r.Attach = volstate.Doing
+		if step.DoubtAttachment {
+			record.Attach = volstate.Doing
 		}
 	}
 }
 
-// holds reports whether what is published keeps the kubelet's CSI plugin, and so
+// isHeld reports whether what is published keeps the kubelet's CSI plugin, and so
 // the control plane, from letting go of a volume. A call that has failed half-way
 // may have published nothing.
-func holds(r *volstate.Record) bool {
-	for _, t := range r.Targets {
+func isHeld(record *volstate.Record) bool {
+	for _, t := range record.Targets {
 		if t.Publish == volstate.Done {
 			return true
 		}
@@ -372,20 +347,20 @@ func holds(r *volstate.Record) bool {
 	return false
 }
 
-func forgetAttachment(r *volstate.Record) {
-	r.Attach, r.Attachment, r.Object, r.Request, r.Unmanaged, r.NodeID, r.PublishContext = volstate.None, "", "", "", false, "", nil
+func forgetAttachment(record *volstate.Record) {
+	record.Attach, record.Attachment, record.Object, record.Request, record.Unmanaged, record.NodeID, record.PublishContext = volstate.None, "", "", "", false, "", nil
 }
 
-func forgetStage(r *volstate.Record) {
-	r.Stage, r.StagingPath, r.StageDead, r.StageMounted = volstate.None, "", "", false
+func forgetStage(record *volstate.Record) {
+	record.Stage, record.StagingPath, record.StageDead, record.StageMounted = volstate.None, "", "", false
 }
 
-func sortedDirs(r *volstate.Record) []string { return slices.Sorted(maps.Keys(r.Targets)) }
+func sortedDirs(record *volstate.Record) []string { return slices.Sorted(maps.Keys(record.Targets)) }
 
 // publishedPods names the pods that have the volume, or may have it.
-func publishedPods(r *volstate.Record) (pods []string) {
-	for _, dir := range sortedDirs(r) {
-		if t := r.Targets[dir]; t.Publish != volstate.None {
+func publishedPods(record *volstate.Record) (pods []string) {
+	for _, dir := range sortedDirs(record) {
+		if t := record.Targets[dir]; t.Publish != volstate.None {
 			pods = append(pods, PodName(t, dir))
 		}
 	}

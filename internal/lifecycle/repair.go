@@ -1,9 +1,6 @@
 package lifecycle
 
 import (
-	"maps"
-	"slices"
-
 	"github.com/flex2csi/flex2csi/internal/volstate"
 )
 
@@ -12,82 +9,68 @@ import (
 // replaced, sees the bare directory below and writes there. Elsewhere they are
 // reported until their pods are deleted.
 
-// repairRules replace what is dead for the second look in a row.
-func repairRules() []Rule {
-	return slices.Concat(ailmentRules(), []Rule{
-		{"repair-unpublish", "a bound mount, or what is below it, was dead or missing at the last look, too, and no container can be harmed", "[unpublish the target]; only the bind is repeated where only that is missing", func(c *plan) *Step {
-			for _, dir := range c.repairable() {
-				if c.missing == nil && c.wantsUnpublish(dir) {
-					s := c.at(dir, unpublishRules())
-					s.Keep = true
-					return s
-				}
-			}
-			return nil
-		}},
-		{"repair-bring", "nothing is mounted at the directory of such a target", "[bring the volume to the pod]", func(c *plan) *Step {
-			for _, dir := range c.repairable() {
-				if c.missing != nil {
-					return nil
-				}
-				if c.see(TheDir, dir).Mount.Mounted() {
-					continue
-				}
-				if s := c.at(dir, bringRules()); s != nil {
-					s.Keep = s.Dir == dir
-					return s
-				}
-			}
-			return nil
-		}},
-	})
-}
-
-// ailmentRules find what is dead, and say whether it can be replaced.
-func ailmentRules() []Rule {
-	return []Rule{
-		{"note-ailments", "a mount is dead, silent or missing that was not at the last look, or works again", "record it, with an event; the next look repairs it where no container can be harmed", func(c *plan) *Step {
-			if c.repairing() || c.missing != nil {
-				return nil
-			}
-			stage, targets := c.ailments()
-			if c.missing != nil || c.noted(stage, targets) {
-				return nil
-			}
-			return &Step{Kind: NoteAilments}
-		}},
-		{"noted-just-now", "this look has recorded it", "done", func(c *plan) *Step {
-			if !c.did(NoteAilments) || c.repairing() {
-				return nil
-			}
-			return &Step{Kind: Done}
-		}},
-		{"repair-unknown", "the driver is unavailable, or its secrets are known from a callout only", "refuse: delete the pods", func(c *plan) *Step {
-			if len(c.repairable()) == 0 || c.missing != nil {
-				return nil
-			}
-			if seen := c.see(TheDriver, ""); seen.Err != nil {
-				return refuse(seen.Err)
-			}
-			for _, dir := range c.repairable() {
-				if seen := c.see(TheCall, dir); seen.Err != nil {
-					return refuse(errNoRepair(c.r, seen.Err))
-				}
-			}
-			return nil
-		}},
+// repairTable replaces what is dead for the second look in a row.
+func repairTable() Table {
+	return Table{
+		Name:  "repair dead mounts",
+		About: "A mount that only does not answer is not repaired. A dead one is replaced where no container can be harmed: no container of the pod was ever created, nothing is mounted there, or `repairInUse` is set. Nothing is bound again at a directory that the kubelet has removed.",
+		rules: []Rule{
+			group(not(repairBegun),
+				Rule{
+					Name: "note-ailments", When: "a mount is dead, silent or missing that was not at the last look, or works again",
+					Then:    "record it, with an event; the next look repairs it where no container can be harmed",
+					applies: ailmentsChanged, step: noteAilments,
+				},
+				Rule{
+					Name: "noted-just-now", When: "this look has recorded it", Then: "done",
+					applies: tookForVolume(NoteAilments), step: takeForVolume(Done),
+				},
+			),
+			{
+				Name: "repair-unknown", When: "the driver is unavailable, or its secrets are known from a callout only", Then: "refuse: delete the pods",
+				applies: anyRepairable,
+				tables: firstOf(
+					Rule{applies: objects(TheDriver), step: refuse(errorOf(TheDriver))},
+					Rule{each: repairableTargets, applies: objects(TheCall), step: refuse(errNoRepair)},
+				),
+			},
+			{
+				Name: "repair-unpublish", When: "a bound mount, or what is below it, was dead or missing at the last look, too, and no container can be harmed",
+				Then: "[unpublish the target]; only the bind is repeated where only that is missing",
+				each: repairableTargets, applies: needsUnpublish, tables: []Table{unpublishTable()}, keeps: true,
+			},
+			{
+				Name: "repair-bring", When: "nothing is mounted at the directory of such a target", Then: "[bring the volume to the pod]",
+				each: repairableTargets, applies: not(isMounted(TheDir)), tables: []Table{bringTable()}, keeps: true,
+			},
+		},
 	}
 }
 
-// repairing reports whether this operation has begun to replace something.
-func (c *plan) repairing() bool {
-	for deed := range c.o.taken {
-		switch deed.Kind {
+// repairBegun holds if this operation has begun to replace something.
+func repairBegun(s *situation) answer {
+	for step := range s.op.taken {
+		switch step.Kind {
 		case Unbind, NodeUnpublish, NodeUnstage, NodeStage, NodePublish, Bind:
-			return true
+			return is(true)
 		}
 	}
-	return false
+	return is(false)
+}
+
+// Ailments are what is wrong with the mounts that a record has.
+type Ailments struct {
+	// Stage is why what is staged does not work any more; empty: it does.
+	Stage string
+	// Targets are those of bound targets, by their directories.
+	Targets map[string]string
+}
+
+func (ill *Ailments) add(dir, why string) {
+	if ill.Targets == nil {
+		ill.Targets = map[string]string{} // most volumes have none
+	}
+	ill.Targets[dir] = why
 }
 
 // missingMount is the ailment of a target that is not mounted any more, although no
@@ -95,118 +78,100 @@ func (c *plan) repairing() bool {
 // has removed it after a mount that failed, and calls no unmount.
 const missingMount = "not mounted any more"
 
-// ailments returns what is wrong with the mounts that the record has.
-func (c *plan) ailments() (stage string, targets map[string]string) {
-	if c.ill == nil {
-		stage, targets = c.examine()
-		if c.missing != nil {
-			return stage, targets
-		}
-		c.ill = &ailing{stage, targets}
-	}
-	return c.ill.stage, c.ill.targets
-}
-
-// ailing is what several rules of one look want to know.
-type ailing struct {
-	stage   string
-	targets map[string]string
-}
-
-func (c *plan) examine() (stage string, targets map[string]string) {
-	targets = map[string]string{}
-	for _, dir := range c.dirs() {
-		if !c.r.Targets[dir].Bound {
+// examine returns the ailments, and whether any of the mounts only does not answer. It may
+// answer again, as a server that fails over does, and nothing is repaired until then.
+func (s *situation) examine() (ill Ailments, silent bool, missing *Fact) {
+	for _, dir := range sortedDirs(s.record) {
+		if !s.record.Targets[dir].Bound {
 			continue
 		}
-		switch seen := c.see(TheDir, dir); seen.Mount {
+		f := Fact{What: TheDir, Dir: dir}
+		seen, observed := s.observed.Facts[f]
+		if !observed {
+			return ill, false, &f
+		}
+		switch seen.Mount {
 		case NotMounted:
-			targets[dir] = missingMount
+			ill.add(dir, missingMount)
 		case Dead, Silent:
-			targets[dir] = seen.Err.Error()
+			ill.add(dir, seen.Err.Error())
+			silent = silent || seen.Mount == Silent
 		}
 	}
-	return c.stageWhy(), targets
+	stage := stageIll(s)
+	if stage.holds {
+		seen := s.seen(TheStage)
+		ill.Stage = seen.Err.Error()
+		silent = silent || seen.Mount == Silent
+	}
+	return ill, silent, stage.missing
 }
 
-// stageWhy is why what is staged does not work any more; empty: it does.
-func (c *plan) stageWhy() string {
-	if c.r.Stage != volstate.Done {
-		return ""
-	}
-	if seen := c.stage(); seen.Mount == Dead || seen.Mount == Silent {
-		return seen.Err.Error()
-	}
-	return ""
+func stageIll(s *situation) answer {
+	return all(stagePhaseIs(volstate.Done), stageIs(Dead, Silent))(s)
 }
 
-// silent reports whether any of the mounts only does not answer. It may answer
-// again, as a server that fails over does, and nothing is repaired until then.
-func (c *plan) silent() bool {
-	for _, dir := range c.dirs() {
-		if c.r.Targets[dir].Bound && c.see(TheDir, dir).Mount == Silent {
-			return true
+// ailmentsChanged holds if the record does not have them yet.
+func ailmentsChanged(s *situation) answer {
+	ill, _, missing := s.examine()
+	changed := s.record.StageDead != ill.Stage
+	for dir, t := range s.record.Targets {
+		changed = changed || t.Dead != ill.Targets[dir]
+	}
+	return answer{holds: changed && missing == nil, missing: missing}
+}
+
+func noteAilments(s *situation) Step {
+	ill, _, _ := s.examine()
+	return Step{Kind: NoteAilments, Ailments: ill}
+}
+
+// repairableTargets are those to be mounted again: all or none if what was staged is dead,
+// since it is shared.
+func repairableTargets(s *situation) (dirs []string, missing *Fact) {
+	ill, silent, missing := s.examine()
+	if missing != nil || silent {
+		return nil, missing
+	}
+	for _, dir := range sortedDirs(s.record) {
+		t, why := s.record.Targets[dir], ill.Targets[dir]
+		if why == "" && (ill.Stage == "" || t.Publish == volstate.None) {
+			continue
 		}
-	}
-	return c.r.Stage == volstate.Done && c.stage().Mount == Silent
-}
-
-// noted reports whether the record says the same already.
-func (c *plan) noted(stage string, targets map[string]string) bool {
-	for dir, t := range c.r.Targets {
-		if t.Dead != targets[dir] {
-			return false
-		}
-	}
-	return c.r.StageDead == stage
-}
-
-// repairable returns the directories to be mounted again: all or none if what was
-// staged is dead, since it is shared.
-func (c *plan) repairable() (dirs []string) {
-	stage, targets := c.ailments()
-	if c.missing != nil || stage == "" && len(targets) == 0 || c.silent() {
-		return nil
-	}
-	for _, dir := range c.dirs() {
-		t := c.r.Targets[dir]
-		ill := targets[dir] != "" || stage != "" && t.Publish != volstate.None
+		harmless := all(targetBound, not(podDirGone), not(says(ThePendingUnmount)), either(isMissing(why), repairsInUse, noContainer))(s.at(dir))
 		switch {
-		case !ill:
-		case t.Bound && c.harmless(dir, targets[dir]):
+		case harmless.missing != nil:
+			return nil, harmless.missing
+		case harmless.holds:
 			dirs = append(dirs, dir)
-		case stage != "":
-			return nil
+		case ill.Stage != "":
+			return nil, nil
 		}
 	}
-	return dirs
+	return dirs, nil
 }
 
-// harmless reports whether no container can be looking at dir. A mount that is
-// missing is not there to be looked at. Otherwise the kubelet must never have made
-// a container for the pod: it makes pods/<uid>/containers/<name> first
-// (pkg/kubelet/kubelet_pods.go, GenerateRunContainerOptions, Kubernetes v1.37.1,
+// isMissing: a mount that is missing is not there to be looked at by a container. For any
+// other the kubelet must never have made one for the pod: it makes pods/<uid>/containers/<name>
+// first (pkg/kubelet/kubelet_pods.go, GenerateRunContainerOptions, Kubernetes v1.37.1,
 // since every container has a terminationMessagePath).
-func (c *plan) harmless(dir, why string) bool {
-	if c.see(ThePod, dir).Pod.Gone || c.see(ThePendingUnmount, dir).Yes {
-		return false // and is not brought again
-	}
-	return why == missingMount || c.driver().RepairInUse || c.see(ThePod, dir).Pod.NoContainer
+func isMissing(why string) condition {
+	return func(*situation) answer { return is(why == missingMount) }
 }
 
-// wantsUnpublish: where only the bind is missing, only that is made again.
-func (c *plan) wantsUnpublish(dir string) bool {
-	t := c.r.Targets[dir]
-	if t.Publish == volstate.None || c.o.taken[deed{NodePublish, dir}] {
-		return false
-	}
-	alive := c.see(TheTarget, dir).Mount == Alive
-	return c.stageWhy() != "" || !alive || c.see(TheDir, dir).Mount == Dead
+func repairsInUse(s *situation) answer {
+	return driverHas(func(d *DriverFacts) bool { return d.RepairInUse })(s)
 }
 
-// Ailments returns what NoteAilments writes down.
-func Ailments(r *volstate.Record, o *Observed) (stage string, targets map[string]string) {
-	c := &plan{r: r, o: o}
-	stage, targets = c.ailments()
-	return stage, maps.Clone(targets)
+func anyRepairable(s *situation) answer {
+	dirs, missing := repairableTargets(s)
+	return answer{holds: len(dirs) > 0, missing: missing}
+}
+
+// needsUnpublish: where only the bind is missing, only that is made again.
+func needsUnpublish(s *situation) answer {
+	return all(
+		not(targetIs(volstate.None)), not(tookForTarget(NodePublish)),
+		either(not(mountIs(TheTarget, Alive)), stageIll, mountIs(TheDir, Dead)),
+	)(s)
 }

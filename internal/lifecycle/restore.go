@@ -14,13 +14,13 @@ import (
 // node's clock was set back: it counts from now, or nothing of it would be undone
 // before the clock has caught up. With the monotonic reading of now, later changes of the
 // clock do not matter.
-func Reset(r *volstate.Record, now time.Time) {
+func Reset(record *volstate.Record, now time.Time) {
 	here := func(t time.Time) time.Time { return now.Add(-max(0, now.Sub(t))) }
-	r.Changed = here(r.Changed)
-	if leftUnclear(r) {
-		r.Changed = now // what the kubelet did meanwhile was not seen
+	record.Changed = here(record.Changed)
+	if isLeftUnclear(record) {
+		record.Changed = now // what the kubelet did meanwhile was not seen
 	}
-	for _, t := range r.Targets {
+	for _, t := range record.Targets {
 		t.Since = here(t.Since)
 	}
 }
@@ -29,27 +29,27 @@ func Reset(r *volstate.Record, now time.Time) {
 // are not. The kubelet calls mount again for the volumes that pods still need, and
 // unmount for the others. A volume that is attached through the cluster may have been
 // detached while the node was down, and attached again as another device.
-func Rebooted(r *volstate.Record, now time.Time) {
-	if r.Object != "" && r.Attach == volstate.Done {
-		r.Attach = volstate.Doing
+func Rebooted(record *volstate.Record, now time.Time) {
+	if record.Object != "" && record.Attach == volstate.Done {
+		record.Attach = volstate.Doing
 	}
-	if r.Stage == volstate.Done {
-		r.Stage = volstate.Doing
+	if record.Stage == volstate.Done {
+		record.Stage = volstate.Doing
 	}
-	for _, t := range r.Targets {
+	for _, t := range record.Targets {
 		if t.Publish == volstate.Done {
 			t.Publish = volstate.Doing
 		}
 		t.Bound, t.Dead, t.Since = false, "", now
 	}
-	r.StageDead, r.Changed = "", now
+	record.StageDead, record.Changed = "", now
 }
 
 // Recognize compares with the mount table: a process that was killed between a bind and the record of it left a
 // volume that the kubelet takes for mounted, and rightly, since the bind comes last.
 // mounted reports whether something is mounted at a directory of the kubelet.
-func Recognize(r *volstate.Record, mounted func(dir string) bool) {
-	for dir, t := range r.Targets {
+func Recognize(record *volstate.Record, mounted func(dir string) bool) {
+	for dir, t := range record.Targets {
 		if t.TargetPath != "" && (t.Publish == volstate.Doing || t.Publish == volstate.Done) && mounted(dir) {
 			t.Publish, t.Bound = volstate.Done, true
 		}
@@ -60,20 +60,20 @@ func Recognize(r *volstate.Record, mounted func(dir string) bool) {
 // and it is not known which. What was done may be undone by now, and the reverse. So each
 // part is requested again before it is used. stagingPath is where the driver would stage;
 // targets are those that exist on the node.
-func Doubt(r *volstate.Record, stagingPath string, targets map[string]*volstate.Target, mounted func(dir string) bool) {
-	if r.Attach != volstate.None {
-		r.Attach = volstate.Doing
+func Doubt(record *volstate.Record, stagingPath string, targets map[string]*volstate.Target, mounted func(dir string) bool) {
+	if record.Attach != volstate.None {
+		record.Attach = volstate.Doing
 	}
 	// The call may still be under way, so that nothing is mounted yet. Whether the
 	// driver stages at all is known when it is there.
-	if r.StagingPath == "" {
-		r.StagingPath = stagingPath
+	if record.StagingPath == "" {
+		record.StagingPath = stagingPath
 	}
-	if r.StagingPath != "" {
-		r.Stage = volstate.Doing
+	if record.StagingPath != "" {
+		record.Stage = volstate.Doing
 	}
-	TakeUp(r, "", targets)
-	for dir, t := range r.Targets {
+	TakeUp(record, "", targets)
+	for dir, t := range record.Targets {
 		// A mount that the kubelet can see is always a finished one.
 		t.Publish = volstate.Doing
 		switch {
@@ -90,51 +90,51 @@ func Doubt(r *volstate.Record, stagingPath string, targets map[string]*volstate.
 // operation could not be. It is as if the process had died there: what is not on the disk is
 // not believed, since the kubelet forgets an attach or a mount that failed. But what was
 // unbound is so: a mount that failed is not to be repaired.
-func TakeBack(r, saved *volstate.Record) *volstate.Record {
+func TakeBack(record, saved *volstate.Record) *volstate.Record {
 	if saved == nil {
-		return &volstate.Record{Driver: r.Driver, Handle: r.Handle}
+		return &volstate.Record{Driver: record.Driver, Handle: record.Handle}
 	}
 	back := saved.Clone()
 	for dir, t := range back.Targets {
-		t.Bound = t.Bound && r.Targets[dir] != nil && r.Targets[dir].Bound
+		t.Bound = t.Bound && record.Targets[dir] != nil && record.Targets[dir].Bound
 	}
 	return back
 }
 
 // TakeUp adds what the node shows and no record has: targets, and what is mounted at
 // stagingPath, if that is not empty.
-func TakeUp(r *volstate.Record, stagingPath string, targets map[string]*volstate.Target) {
-	if stagingPath != "" && r.Stage == volstate.None {
-		r.Stage, r.StagingPath = volstate.Doing, stagingPath
+func TakeUp(record *volstate.Record, stagingPath string, targets map[string]*volstate.Target) {
+	if stagingPath != "" && record.Stage == volstate.None {
+		record.Stage, record.StagingPath = volstate.Doing, stagingPath
 	}
 	for dir, t := range targets {
-		if have := r.Targets[dir]; have != nil {
+		if have := record.Targets[dir]; have != nil {
 			if have.Publish == volstate.None {
 				have.Publish = t.Publish
 			}
 			continue
 		}
-		if r.Targets == nil {
-			r.Targets = map[string]*volstate.Target{}
+		if record.Targets == nil {
+			record.Targets = map[string]*volstate.Target{}
 		}
-		r.Targets[dir] = t
+		record.Targets[dir] = t
 	}
 }
 
 // Found adds an attachment of ours that no record knows of. Where nothing else is
 // left of the volume, it is to be deleted.
-func Found(r *volstate.Record, a *csivol.Attachment, object string) {
-	r.Attachment, r.Object, r.Request = byNode, object, a.Request
-	if !r.Idle() {
-		r.Attach = volstate.Doing // of a version of the record that is not the last
+func Found(record *volstate.Record, a *csivol.Attachment, object string) {
+	record.Attachment, record.Object, record.Request = byNode, object, a.Request
+	if !record.Idle() {
+		record.Attach = volstate.Doing // of a version of the record that is not the last
 		return
 	}
-	r.Attach, r.FlexDriver, r.Name = volstate.Undoing, a.FlexDriver, a.Name
+	record.Attach, record.FlexDriver, record.Name = volstate.Undoing, a.FlexDriver, a.Name
 }
 
 // Recall makes a record of a volume of which the record was lost, and which has a device
 // mount path. [Doubt] says what may be there of it.
-func Recall(r *volstate.Record, v *csivol.Volume, device string) {
-	fill(r, v)
-	r.Device = device
+func Recall(record *volstate.Record, v *csivol.Volume, device string) {
+	fill(record, v)
+	record.Device = device
 }

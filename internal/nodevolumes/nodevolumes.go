@@ -68,7 +68,7 @@ type Volume struct {
 	VolumeHandle     string `json:"volumeHandle"`
 	Staged           string `json:"staged,omitempty"`
 	// Uncertain: something is under way, or has failed half-way.
-	Uncertain bool `json:"inDoubt,omitempty"`
+	Uncertain bool `json:"uncertain,omitempty"`
 	// TakenOver: the kubelet's CSI plugin has it on the node, too, for any pod.
 	TakenOver bool  `json:"takenOver,omitempty"`
 	Pods      []Pod `json:"pods,omitempty"`
@@ -98,7 +98,7 @@ func Of(node, bootID, version string, now time.Time, records []*volstate.Record,
 func volume(r *volstate.Record, staging string) Volume {
 	v := Volume{
 		PersistentVolume: r.Name, FlexDriver: r.FlexDriver, CSIDriver: r.Driver, VolumeHandle: r.Handle,
-		Uncertain: r.Uncertain(), TakenOver: r.TakenOver,
+		Uncertain: r.Uncertain(),
 	}
 	switch {
 	case r.Stage == volstate.None:

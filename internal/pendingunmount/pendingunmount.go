@@ -32,10 +32,8 @@ type Unmount struct {
 // DefaultStateDir is the default of --state-dir: where the daemon keeps its state.
 const DefaultStateDir = "/var/lib/flex2csi"
 
-// suffix tells pending unmounts from the records in the same directory. It is an
-// old name of the term, kept because a flexdriver and a daemon of different
-// versions share the directory.
-const suffix = ".tombstone"
+// suffix tells pending unmounts from the records in the same directory.
+const suffix = ".pending-unmount"
 
 // IsFile reports whether a file of this name is a pending unmount.
 func IsFile(name string) bool { return strings.HasSuffix(name, suffix) }

@@ -73,7 +73,7 @@ func TestBroken(t *testing.T) {
 	if err := pendingunmount.Write(dir, pending("/k")); err != nil {
 		t.Fatal(err)
 	}
-	files, _ := filepath.Glob(filepath.Join(dir, "*.tombstone"))
+	files, _ := filepath.Glob(filepath.Join(dir, "*.pending-unmount"))
 	if len(files) != 1 {
 		t.Fatalf("files: %v", files)
 	}

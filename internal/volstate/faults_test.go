@@ -271,39 +271,6 @@ func TestForeignDirectories(t *testing.T) {
 	}
 }
 
-// TestOwnerOfOlderReleases: a record of a daemon that wrote takenOver alone does not say which
-// of the two owners it meant; one of today says it to that daemon.
-func TestOwnerOfOlderReleases(t *testing.T) {
-	for name, c := range map[string]struct {
-		owner volstate.Owner
-		file  string // what the file says afterwards
-		old   bool   // without the owner, as that daemon wrote it
-		want  volstate.Owner
-	}{
-		"ours":           {volstate.Ours, `"version"`, false, volstate.Ours},
-		"the kubelet's":  {volstate.Kubelet, `"takenOver": true`, false, volstate.Kubelet},
-		"of that daemon": {volstate.Kubelet, `"takenOver": true`, true, volstate.Unclear},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s, dir := open(t)
-			r := record("h")
-			r.Owner = c.owner
-			file := fileOf(t, s, dir, r)
-			text, err := os.ReadFile(file)
-			if err != nil || !strings.Contains(string(text), c.file) || c.owner == volstate.Ours && strings.Contains(string(text), "takenOver") {
-				t.Errorf("%s, %v", text, err)
-			}
-			if c.old {
-				mustWrite(t, file, strings.Replace(string(text), `"owner"`, `"unknown"`, 1))
-			}
-			got, _, err := s.Load()
-			if err != nil || len(got) != 1 || got[0].Owner != c.want || got[0].TakenOver {
-				t.Errorf("%+v, %v", got, err)
-			}
-		})
-	}
-}
-
 // TestNoDirectory: no records is another answer than none that can be read.
 func TestNoDirectory(t *testing.T) {
 	s, dir := open(t)

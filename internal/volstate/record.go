@@ -54,7 +54,7 @@ type Record struct {
 	Handle     string `json:"volumeHandle"`
 	Name       string `json:"persistentVolume"`
 	// Endpoints of the CSI driver at the set-up, for a tear-down without the
-	// configuration. Older records have none.
+	// configuration.
 	Endpoints *csivol.Endpoints `json:"endpoints,omitempty"`
 	// Inline says that there is no PersistentVolume, which the configuration allows:
 	// Name is the pod's name of the volume.
@@ -76,10 +76,10 @@ type Record struct {
 	// Object is the name of the VolumeAttachment; empty: attached through the controller
 	// service. The volume is detached the same way.
 	Object string `json:"volumeAttachment,omitempty"`
-	// Request is in the Object, if this record has made it. Older ones have none.
+	// Request is in the Object, if this record has made it.
 	Request string `json:"attachRequest,omitempty"`
 	// Unmanaged says that another component has made the Object: we do not delete it.
-	Unmanaged      bool              `json:"foreign,omitempty"`
+	Unmanaged      bool              `json:"unmanaged,omitempty"`
 	NodeID         string            `json:"nodeID,omitempty"`
 	PublishContext map[string]string `json:"publishContext,omitempty"`
 
@@ -101,8 +101,6 @@ type Record struct {
 
 	// Owner unstages and detaches the volume.
 	Owner Owner `json:"owner,omitempty"`
-	// TakenOver is only in files, for daemons without Owner: we do not own the volume.
-	TakenOver bool `json:"takenOver,omitempty"`
 
 	// StageDead is why the mount at StagingPath does not work any more.
 	StageDead string `json:"stageDead,omitempty"`
@@ -134,7 +132,7 @@ type Target struct {
 	LastError string    `json:"lastError,omitempty"`
 }
 
-// version of new records. Older ones can be read.
+// version of the format.
 const version = 1
 
 // Key identifies the volume.

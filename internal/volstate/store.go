@@ -96,7 +96,7 @@ func (s *Store) Unlock() error {
 func (s *Store) path(k csivol.Key) string {
 	sum := sha256.Sum256([]byte(k.Driver + "\x00" + k.Handle))
 	name := strings.Map(func(r rune) rune {
-		if r == '.' || r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
+		if r == '.' || r == '-' || (r >= '0' && r <= '9') || (r >= 'a' && r <= 'z') || (r >= 'A' && r <= 'Z') {
 			return r
 		}
 		return '_'
@@ -218,7 +218,7 @@ const staleAfter = time.Minute
 // notes are prefixes of files that other processes write here at any time: the caches
 // of CSIDriver objects and PersistentVolumes, what install has installed, and the
 // cordon.
-var notes = []string{".csidrivers", ".persistentvolumes", ".installed", ".retired"}
+var notes = []string{".csidrivers", ".persistentvolumes", ".installed", ".cordon"}
 
 // removeStale removes a temporary file of a write that was cut short. A file of a
 // record is stale, since we have the lock; flexdriver repeats the write of a pending
@@ -256,10 +256,6 @@ func (s *Store) read(path string) (*Record, error) {
 			return nil, fmt.Errorf("its target %q is none", dir)
 		}
 	}
-	if r.TakenOver && r.Owner == Ours { // by a daemon without Owner
-		r.Owner = Unclear
-	}
-	r.TakenOver = false
 	return &r, nil
 }
 

@@ -216,7 +216,7 @@ func TestTemporaryFiles(t *testing.T) {
 	if err != nil || len(records) != 1 {
 		t.Fatal(records, err)
 	}
-	old, young, mine := filepath.Join(dir, ".retired0"), filepath.Join(dir, ".retired1"), filepath.Join(dir, "."+filepath.Base(records[0])+"17")
+	old, young, mine := filepath.Join(dir, ".cordon0"), filepath.Join(dir, ".cordon1"), filepath.Join(dir, "."+filepath.Base(records[0])+"17")
 	for _, path := range []string{old, young, mine} {
 		if err := os.WriteFile(path, nil, 0o600); err != nil {
 			t.Fatal(err)

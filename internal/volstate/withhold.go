@@ -20,7 +20,6 @@ func (r *Record) public() *Record {
 	c.Context, c.PublishContext = publicMap(r.Context), publicMap(r.PublishContext)
 	c.MountFlags = publicFlags(r.MountFlags)
 	c.LastError, c.StageDead = errorText(r.LastError), errorText(r.StageDead)
-	c.TakenOver = r.Owner != Ours // for an older daemon, after a downgrade
 	c.Changed = c.Changed.UTC()
 	for _, t := range c.Targets {
 		t.Since = t.Since.UTC()

@@ -40,10 +40,10 @@ const (
 	// KindReady asks for a Readiness: whether calls are answered.
 	KindReady = "ready"
 	// KindCordon asks the daemon to set up no new volume. The answer is the Readiness
-	// after it. The value is an old word for it, for daemons of other versions.
-	KindCordon = "retire"
+	// after it.
+	KindCordon = "cordon"
 	// KindUncordon ends that.
-	KindUncordon = "unretire"
+	KindUncordon = "uncordon"
 )
 
 // A Request is one callout, or a question of another kind.

@@ -113,7 +113,7 @@ func (b *bridge) pendingUnmounts(want int) {
 	}
 	var found []string
 	for stop := time.Now().Add(20 * time.Second); time.Now().Before(stop); time.Sleep(time.Millisecond) {
-		if found, _ = filepath.Glob(b.node.stateDir() + "/*.tombstone"); len(found) == want {
+		if found, _ = filepath.Glob(b.node.stateDir() + "/*.pending-unmount"); len(found) == want {
 			break
 		}
 	}

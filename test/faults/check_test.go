@@ -190,7 +190,7 @@ func (w *world) nothingLeft() error {
 		left = append(left, "mount at "+m.Mountpoint)
 	}
 	for _, pattern := range []string{
-		w.stateDir() + "/" + csiName + "*.json", w.stateDir() + "/*~", w.stateDir() + "/*.tombstone", w.stateDir() + "/.*",
+		w.stateDir() + "/" + csiName + "*.json", w.stateDir() + "/*~", w.stateDir() + "/*.pending-unmount", w.stateDir() + "/.*",
 		w.podDir("*"), w.kubeletDir() + "/plugins/kubernetes.io/csi/*/*", w.kubeletDir() + "/plugins/kubernetes.io/flexvolume/*/*/mounts/*",
 	} {
 		paths, _ := filepath.Glob(pattern) // it is well formed

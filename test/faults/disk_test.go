@@ -46,7 +46,7 @@ func (w *world) strikeFiles(r *rand.Rand) error {
 		garbage := garbage(r)
 		files := map[string][]byte{
 			"garbage.json": garbage, "empty.json": nil, "other.json": []byte(`{"version":1,"csiDriver":"a","volumeHandle":"b"}`),
-			".torn.json123": garbage, "garbage.tombstone.json": garbage,
+			".torn.json123": garbage, "garbage.pending-unmount.json": garbage,
 		}
 		records, err := w.records()
 		if err != nil {

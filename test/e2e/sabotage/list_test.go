@@ -23,7 +23,7 @@ func inSource() []sabotage {
 		{
 			name: "false-success", scenario: "life-share", want: "nothing is mounted on",
 			file: "internal/lifecycle/mount.go",
-			old:  "return c.target().Bound && c.mount(TheDir).Mount.Mounted()", new: "return true",
+			old:  "return all(targetBound, isMounted(TheDir))(s)", new: "return is(true)",
 		},
 		{
 			name: "no-unstage", scenario: "life-share", want: "never called for the reverse of NodeStageVolume|pod .* stays",
@@ -38,7 +38,7 @@ func inSource() []sabotage {
 		{
 			name: "unstaged-too-early", scenario: "two-pods", want: "pod a stays",
 			file: "internal/lifecycle/unmount.go",
-			old:  "if len(c.r.Targets) > 1 || c.r.Device != \"\" {", new: "if c.r.Device != \"\" {",
+			old:  "applies: all(isLastTarget, not(hasDevice)), tables", new: "applies: not(hasDevice), tables",
 		},
 		{
 			name: "no-fsgroup", scenario: "fsgroup", want: `Permission denied|want "2000`,
@@ -54,8 +54,8 @@ func inSource() []sabotage {
 		{
 			name: "secret-in-record", scenario: "secret", want: "has the password in it",
 			file: "internal/lifecycle/record.go",
-			old:  "t.Pod, t.ReadOnly, t.FSGroup = w.Volume.Pod, w.Volume.ReadOnly, w.Volume.FSGroup",
-			new:  "t.Pod, t.ReadOnly, t.FSGroup = w.Volume.Pod, w.Volume.ReadOnly, w.Volume.FSGroup\n\tfor _, s := range w.Volume.Secrets.NodeStage {\n\t\tt.LastError += string(s.Reveal())\n\t}",
+			old:  "t.Pod, t.ReadOnly, t.FSGroup = wanted.Volume.Pod, wanted.Volume.ReadOnly, wanted.Volume.FSGroup",
+			new:  "t.Pod, t.ReadOnly, t.FSGroup = wanted.Volume.Pod, wanted.Volume.ReadOnly, wanted.Volume.FSGroup\n\tfor _, s := range wanted.Volume.Secrets.NodeStage {\n\t\tt.LastError += string(s.Reveal())\n\t}",
 		},
 		{
 			name: "anybodys-volumes", scenario: "inline-stranger", want: "event of pod liar",
@@ -91,14 +91,13 @@ func inTakeOver() []sabotage {
 		{
 			name: "lets-go-of-the-living", scenario: "migrate-killed", want: "calls were|the unmount to be refused",
 			file: "internal/lifecycle/unmount.go",
-			old:  `if f.Replaced == "" || f.Pod == "" || !f.Gone && seen.SameFilesystem {`, new: `if f.Replaced == "" || c != nil {`,
+			old:  `return pv.Replaced != "" && pv.Pod != "" && (pv.Gone || !seen.SameFilesystem)`, new: `return pv.Replaced == "never"`,
 		},
 		{
 			// The test driver refuses to unstage what another pod has from the kubelet.
 			name: "unstaged-when-handed-over", scenario: "migrate-two-pods", want: "pod b stays|NodeUnstageVolume was done 2 times",
 			file: "internal/lifecycle/unmount.go",
-			old:  "func (c *plan) owner(next bool) volstate.Owner {",
-			new:  "func (c *plan) owner(next bool) volstate.Owner {\n\tif c != nil {\n\t\treturn volstate.Ours\n\t}",
+			old:  "\treturn s.seesAt(f, holds)\n", new: "\treturn is(holds == nil)\n",
 		},
 		{
 			name: "attached-as-managed", scenario: "migrate-rollback-later", want: "the control plane tried to detach",
