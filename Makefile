@@ -297,7 +297,7 @@ e2e: e2e-images $(patsubst %,node-programs-%,$(filter-out $(NEWEST),$(KUBERNETES
 		$(TESTSUM) -step e2e-{} run -count=1 -timeout 150m -parallel 8 ./test/e2e >$(BIN)/e2e/{}.log 2>&1' || status=1; \
 	for version in $(KUBERNETES); do cat $(BIN)/e2e/$$version.log $(BIN)/e2e/$$version/table.txt; done; exit $${status:-0}
 
-# The releases that are tested (internal/release, Tested).
+# The releases that are tested (internal/distribution, Tested).
 RELEASES := 1.24 1.28 1.32 1.34 1.36 1.37
 .PHONY: e2e-releases
 e2e-releases: ## the same on all releases that are tested: three hours and a half
@@ -441,7 +441,7 @@ deps: ## update the golden list of what flexdriver links
 
 .PHONY: docs
 docs: ## make the tables and schemas in documents and manifests that the code has
-	go test ./hack/manual ./hack/manifests ./internal/lifecycle ./internal/migrate ./internal/release -run '^(TestDistributions|TestLifecycle|TestManifests|TestChecks|TestCapabilities)$$' -update
+	go test ./hack/manual ./hack/manifests ./internal/lifecycle ./internal/migrate ./internal/distribution -run '^(TestDistributions|TestLifecycle|TestManifests|TestChecks|TestCapabilities)$$' -update
 	cd test/install && go test ./schema -run '^TestSchemas$$' -update
 
 # They are in no commit: the programs say it with --help, and releases and the site have them.

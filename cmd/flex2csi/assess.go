@@ -12,7 +12,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/assess"
 	"github.com/flex2csi/flex2csi/internal/kube"
-	"github.com/flex2csi/flex2csi/internal/manifest"
+	"github.com/flex2csi/flex2csi/internal/yamltext"
 )
 
 // assessOptions are the flags of assess.
@@ -104,7 +104,7 @@ func (o *assessOptions) input(ctx context.Context, env environment) (*assess.Inp
 func manifests(files []string, env environment) (*assess.Input, error) {
 	in := &assess.Input{Source: strings.Join(files, ", ")}
 	for _, path := range files {
-		err := manifest.Open(path, env.in, func(name string, r io.Reader) error { return assess.Manifests(name, r, in) })
+		err := yamltext.OpenManifest(path, env.in, func(name string, r io.Reader) error { return assess.Manifests(name, r, in) })
 		if err != nil {
 			return nil, err
 		}

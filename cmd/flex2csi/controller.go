@@ -16,16 +16,16 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/controller"
 	"github.com/flex2csi/flex2csi/internal/daemon"
 	"github.com/flex2csi/flex2csi/internal/drivers"
+	"github.com/flex2csi/flex2csi/internal/hostfile"
 	"github.com/flex2csi/flex2csi/internal/install/onnode"
 	"github.com/flex2csi/flex2csi/internal/kube"
 	"github.com/flex2csi/flex2csi/internal/mapping"
-	"github.com/flex2csi/flex2csi/internal/trust"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // controllerOptions are the flags of controller.
@@ -88,7 +88,7 @@ func (o *controllerOptions) load(env environment) (*bridgeconfig.Configuration, 
 	if o.socket == "" {
 		return &bridgeconfig.Configuration{}, nil, nil
 	}
-	c, err := loadConfig(bridgeconfig.Loader{Others: trust.MayRead}, o.config, env)
+	c, err := loadConfig(bridgeconfig.Loader{Others: hostfile.MayRead}, o.config, env)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -105,7 +105,7 @@ func (o *controllerOptions) run(ctx context.Context, c *bridgeconfig.Configurati
 	if err != nil {
 		return err
 	}
-	attachments := cluster.Attachments("", attachment.AttachedByController)
+	attachments := cluster.Attachments("", objects.AttachedByController)
 	k := &controller.Controller{Drivers: bridge.Drivers{Choose: mappers.Choose}, Attacher: attachments, Cluster: cluster}
 	for i := range c.Drivers {
 		k.Drivers.All = append(k.Drivers.All, drivers.New(&c.Drivers[i], mappers[i].WithoutSecrets(), nil, cluster, nil))

@@ -8,15 +8,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // forbidden is what the daemon must not link. There is no list of what it does
 // link: that has hundreds of lines, most of them gRPC's and CEL's.
 const forbidden = `
-testing                                  internal/testenv and fakes are for tests
+testing                                  test/testenv and fakes are for tests
 github.com/flex2csi/flex2csi/test        what the daemon is tested with
-github.com/flex2csi/flex2csi/internal/testenv   for tests
+github.com/flex2csi/flex2csi/test/testenv   for tests
 github.com/google/go-cmp                 for tests; it panics on purpose
 github.com/kubernetes-csi/csi-test       for tests
 k8s.io/kubernetes                        for tests
@@ -44,7 +44,6 @@ github.com/flex2csi/flex2csi/pkg/mounter            mounts
 const ofUnix = ofNodes + `
 golang.org/x/sys/unix                               Unix
 github.com/google/renameio                          Unix
-github.com/flex2csi/flex2csi/internal/filelock      the daemon's locks
 `
 
 // TestLaptop: builds for macOS and Windows have nothing that needs a node. That they

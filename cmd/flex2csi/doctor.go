@@ -16,9 +16,9 @@ import (
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
 	"github.com/flex2csi/flex2csi/internal/kube"
 	"github.com/flex2csi/flex2csi/internal/migrate"
+	"github.com/flex2csi/flex2csi/internal/migrate/journal"
 	"github.com/flex2csi/flex2csi/internal/objects"
-	"github.com/flex2csi/flex2csi/internal/pendingunmount"
-	"github.com/flex2csi/flex2csi/internal/process"
+	"github.com/flex2csi/flex2csi/internal/statedir"
 )
 
 // doctorOptions are the flags of doctor.
@@ -55,7 +55,7 @@ The exit status is 0 if nothing is wrong, 1 if there are errors or warnings (see
 	set.IntVar(&o.KubeletPID, "kubelet-pid", 0, "process `id` of the kubelet, if there are several")
 	set.StringVar(&o.Config, "config", defaultConfig, "BridgeConfiguration, a `file` (with --on=cluster: that of the daemons)")
 	set.StringVar(&o.Socket, "socket", driverconfig.DefaultSocket, "unix socket of the daemon")
-	set.StringVar(&o.StateDir, "state-dir", pendingunmount.DefaultStateDir, "`directory` of the records of volumes")
+	set.StringVar(&o.StateDir, "state-dir", statedir.DefaultStateDir, "`directory` of the records of volumes")
 	set.BoolVar(&o.ProbeDrivers, "probe-drivers", false, "run init of each driver in the plugin directory, as the kubelet does; drivers of other vendors may do anything then")
 	o.format.add(c)
 	addChoice(c, &o.failOn, []string{"error", "warning"}, "fail-on", "", "lowest `severity` for exit status 1")
@@ -145,7 +145,7 @@ func (o *doctorOptions) connect() error {
 // haltedMigrations returns migrations that stopped before the end; none if the user may
 // not read the journal, as the daemon's ServiceAccount.
 func haltedMigrations(ctx context.Context, c *kube.Cluster, home ownNamespace) (all []doctor.Migration, err error) {
-	observer := &migrate.Observer{Client: c.Objects(), Journal: home.journal(c, ""), Now: time.Now, Dead: process.Dead}
+	observer := &migrate.Observer{Client: c.Objects(), Journal: home.journal(c, ""), Now: time.Now, Dead: journal.ProcessDead}
 	halted, err := observer.Halted(ctx)
 	if objects.OutcomeOf(err) == objects.Refused {
 		return nil, nil

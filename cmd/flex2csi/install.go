@@ -16,12 +16,12 @@ import (
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/distribution"
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
+	"github.com/flex2csi/flex2csi/internal/hostfile"
 	"github.com/flex2csi/flex2csi/internal/install"
 	"github.com/flex2csi/flex2csi/internal/install/onnode"
 	"github.com/flex2csi/flex2csi/internal/kube"
 	"github.com/flex2csi/flex2csi/internal/kubelet"
-	"github.com/flex2csi/flex2csi/internal/pendingunmount"
-	"github.com/flex2csi/flex2csi/internal/trust"
+	"github.com/flex2csi/flex2csi/internal/statedir"
 	"github.com/flex2csi/flex2csi/internal/wire"
 )
 
@@ -42,7 +42,7 @@ func (o *nodeOptions) add(c *cobra.Command) {
 	completes(c, "distribution", fixed(distributionNames()))
 	set.IntVar(&o.kubeletPID, "kubelet-pid", 0, "process `id` of the kubelet, if there are several")
 	set.StringVar(&o.socket, "socket", wire.DefaultSocket, "unix socket of the daemon")
-	set.StringVar(&o.stateDir, "state-dir", pendingunmount.DefaultStateDir, "`directory` of the daemon's records")
+	set.StringVar(&o.stateDir, "state-dir", statedir.DefaultStateDir, "`directory` of the daemon's records")
 }
 
 func distributionNames() (names []string) {
@@ -141,7 +141,7 @@ func (o *installOptions) install(c *cobra.Command) error {
 		return err
 	}
 	env := streams(c)
-	config, err := loadConfig(bridgeconfig.Loader{Others: trust.MayRead}, o.config, env)
+	config, err := loadConfig(bridgeconfig.Loader{Others: hostfile.MayRead}, o.config, env)
 	if err != nil {
 		return err
 	}

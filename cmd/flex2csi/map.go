@@ -17,8 +17,8 @@ import (
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/kube"
-	"github.com/flex2csi/flex2csi/internal/kubeobject"
-	"github.com/flex2csi/flex2csi/internal/manifest"
+	"github.com/flex2csi/flex2csi/internal/objects"
+	"github.com/flex2csi/flex2csi/internal/yamltext"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -168,7 +168,7 @@ func (o *mapOptions) input(args []string, env environment) (*assess.MapInput, er
 	}
 	reader := assess.NewMapReader()
 	for _, path := range o.files {
-		if err := manifest.Open(path, env.in, func(name string, r io.Reader) error {
+		if err := yamltext.OpenManifest(path, env.in, func(name string, r io.Reader) error {
 			if err := reader.Read(r); err != nil {
 				return fmt.Errorf("read %s: %w", name, err)
 			}
@@ -198,7 +198,7 @@ func (o *mapOptions) csiDrivers(ctx context.Context) (map[string]csivol.DriverIn
 	all, err := cluster.ListDrivers(ctx)
 	infos := make(map[string]csivol.DriverInfo, len(all))
 	for i := range all {
-		infos[all[i].Name] = kubeobject.DriverInfo(&all[i])
+		infos[all[i].Name] = objects.DriverInfo(&all[i])
 	}
 	return infos, err
 }

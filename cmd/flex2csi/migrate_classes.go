@@ -12,7 +12,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/assess"
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/kube"
-	"github.com/flex2csi/flex2csi/internal/shell"
+	"github.com/flex2csi/flex2csi/internal/report"
 )
 
 // classesOptions are the flags of migrate classes.
@@ -135,7 +135,7 @@ func typed(c *cobra.Command) string {
 		}
 		for _, value := range values {
 			if f.Name != "output" && f.Name != "token" { // which is a secret
-				words = append(words, shell.Quote("--"+f.Name+"="+value))
+				words = append(words, report.Quote("--"+f.Name+"="+value))
 			}
 		}
 	})

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/flex2csi/flex2csi/internal/durable"
+	"github.com/flex2csi/flex2csi/internal/hostfile"
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
@@ -90,7 +90,7 @@ func foreignRecords(dir string) error {
 
 // bindJournal writes the file for this cluster, of which the directory is (sameCluster).
 func bindJournal(ctx context.Context, c clusterServer, dir string) error {
-	if err := durable.MakeDir(dir); err != nil {
+	if err := hostfile.MakeDir(dir); err != nil {
 		return fmt.Errorf("make the directory of the journal: %w", err)
 	}
 	path := filepath.Join(dir, clusterFile)
@@ -101,7 +101,7 @@ func bindJournal(ctx context.Context, c clusterServer, dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := durable.WriteFile(path, append(data, '\n')); err != nil {
+	if err := hostfile.WriteFile(path, append(data, '\n')); err != nil {
 		return fmt.Errorf("write which cluster the journal is about: %w", err)
 	}
 	return nil

@@ -20,8 +20,8 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/kube"
 	"github.com/flex2csi/flex2csi/internal/migrate"
-	"github.com/flex2csi/flex2csi/internal/migrate/lock"
-	"github.com/flex2csi/flex2csi/internal/process"
+	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+
 	"github.com/flex2csi/flex2csi/internal/version"
 )
 
@@ -156,19 +156,19 @@ func (s *session) work(ctx context.Context, volumes int, do func(context.Context
 }
 
 // lease excludes other migrations until it is released.
-func (s *session) lease(ctx context.Context, p *progress) (*lock.Lock, error) {
-	id, err := process.ID()
+func (s *session) lease(ctx context.Context, p *progress) (*journal.Lock, error) {
+	id, err := journal.ProcessID()
 	if err != nil {
 		id = "" // then the next one waits, if this one is killed
 	}
-	lease, err := lock.Take(ctx, s.cluster.Objects(), lock.Options{
-		Namespace: string(s.o.home), Name: migrate.LeaseName, Process: id, Dead: process.Dead,
+	lease, err := journal.TakeLock(ctx, s.cluster.Objects(), journal.LockOptions{
+		Namespace: string(s.o.home), Name: migrate.LeaseName, Process: id, Dead: journal.ProcessDead,
 		Identity: fmt.Sprintf("%s/%d/%s", s.runner.Options.By, os.Getpid(), rand.Text()[:8]),
 		Waiting: func(holder string) {
 			p.say("%s has the Lease %s/%s; waiting for its end if that one is dead", holder, s.o.home, migrate.LeaseName)
 		},
 	})
-	if errors.Is(err, lock.ErrHeld) {
+	if errors.Is(err, journal.ErrLockHeld) {
 		return nil, fmt.Errorf("%w; nothing was changed. Wait until that one is done: flex2csi migrate status", err)
 	}
 	if err != nil {

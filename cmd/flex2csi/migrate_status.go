@@ -12,7 +12,6 @@ import (
 	"github.com/flex2csi/flex2csi/internal/kube"
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
-	"github.com/flex2csi/flex2csi/internal/process"
 )
 
 // defaultJournal is the default of --journal.
@@ -47,7 +46,7 @@ func (o *lookOptions) observer(ctx context.Context, env environment) (*migrate.O
 	if err != nil {
 		return nil, err
 	}
-	return &migrate.Observer{Client: cluster.Objects(), Journal: records, Server: cluster.Server(), Now: time.Now, Dead: process.Dead}, nil
+	return &migrate.Observer{Client: cluster.Objects(), Journal: records, Server: cluster.Server(), Now: time.Now, Dead: journal.ProcessDead}, nil
 }
 
 func (o *lookOptions) records(ctx context.Context, cluster *kube.Cluster, env environment) (*journal.Journal, error) {
@@ -120,7 +119,7 @@ func (o *migrateStatusOptions) status(ctx context.Context, names []string, env e
 // sayHalted warns of halted migrations, and returns their volumes. A volume without a
 // PersistentVolume is urgent. It says nothing if the user may not read the journal.
 func sayHalted(ctx context.Context, cluster *kube.Cluster, home ownNamespace, env environment) (volumes []string) {
-	observer := &migrate.Observer{Client: cluster.Objects(), Journal: home.journal(cluster, ""), Now: time.Now, Dead: process.Dead}
+	observer := &migrate.Observer{Client: cluster.Objects(), Journal: home.journal(cluster, ""), Now: time.Now, Dead: journal.ProcessDead}
 	halted, err := observer.Halted(ctx)
 	if err != nil {
 		return nil

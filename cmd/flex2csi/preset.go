@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
-	"github.com/flex2csi/flex2csi/internal/preset"
+
 	"github.com/flex2csi/flex2csi/internal/report"
 )
 
@@ -34,7 +34,7 @@ func newPresetList() *cobra.Command {
 		Short: "List the presets, with what has to be filled in",
 		Args:  noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
-			all, err := preset.All()
+			all, err := bridgeconfig.Presets()
 			if err != nil {
 				return err
 			}
@@ -63,7 +63,7 @@ type presetItem struct {
 	Needs      string   `json:"needs"`
 }
 
-func listOfPresets(all []preset.Preset) *presetList {
+func listOfPresets(all []bridgeconfig.Preset) *presetList {
 	list := &presetList{APIVersion: bridgeconfig.APIVersion, Kind: "PresetList"}
 	for _, p := range all {
 		list.Presets = append(list.Presets, presetItem{p.Name, p.Title, p.FlexDriver, p.CSIDriver, p.Live, openNames(p), p.Needs})
@@ -87,7 +87,7 @@ func (l *presetList) ObjectNames() (names []string) {
 }
 
 // openNames returns the placeholders of a preset.
-func openNames(p preset.Preset) (names []string) {
+func openNames(p bridgeconfig.Preset) (names []string) {
 	for _, o := range p.Open {
 		names = append(names, o.Name)
 	}
@@ -111,7 +111,7 @@ error lists what has to be filled in.`,
 			return nil
 		},
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-			all, _ := preset.All() // a completion has no way to say an error
+			all, _ := bridgeconfig.Presets() // a completion has no way to say an error
 			return listOfPresets(all).ObjectNames(), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(c *cobra.Command, names []string) error { return o.show(names, streams(c)) },
@@ -121,9 +121,9 @@ error lists what has to be filled in.`,
 }
 
 func (o *presetShowOptions) show(names []string, env environment) error {
-	var chosen []preset.Preset
+	var chosen []bridgeconfig.Preset
 	for _, name := range names {
-		p, err := preset.Get(name)
+		p, err := bridgeconfig.GetPreset(name)
 		if err != nil {
 			return usagef("%v", err)
 		}
@@ -135,7 +135,7 @@ func (o *presetShowOptions) show(names []string, env environment) error {
 	if err := namedOnce(chosen); err != nil {
 		return err
 	}
-	if _, err := io.WriteString(env.out, preset.Document(chosen)); err != nil {
+	if _, err := io.WriteString(env.out, bridgeconfig.PresetDocument(chosen)); err != nil {
 		return err
 	}
 	for _, p := range chosen {
@@ -148,7 +148,7 @@ func (o *presetShowOptions) show(names []string, env environment) error {
 
 // fill replaces placeholders. A value goes into an expression in YAML, perhaps within a
 // string, so it may have only characters without a meaning there.
-func (o *presetShowOptions) fill(chosen []preset.Preset) error {
+func (o *presetShowOptions) fill(chosen []bridgeconfig.Preset) error {
 	places := map[string]bool{} // true: filled in
 	for _, p := range chosen {
 		for _, name := range openNames(p) {
@@ -199,7 +199,7 @@ func notPlace(places map[string]bool, name string) error {
 }
 
 // namedOnce refuses presets that would be no valid configuration together.
-func namedOnce(chosen []preset.Preset) error {
+func namedOnce(chosen []bridgeconfig.Preset) error {
 	seen := map[string]bool{}
 	for _, p := range chosen {
 		if seen[p.Name] {

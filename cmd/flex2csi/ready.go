@@ -16,7 +16,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/install/onnode"
-	"github.com/flex2csi/flex2csi/internal/pendingunmount"
+	"github.com/flex2csi/flex2csi/internal/statedir"
 	"github.com/flex2csi/flex2csi/internal/wire"
 )
 
@@ -46,7 +46,7 @@ In a pod the daemon of this pod is asked, which may be the standby.`,
 	}
 	set := c.Flags()
 	set.StringVar(&o.socket, "socket", wire.DefaultSocket, "unix socket of the daemon, as serve is told it")
-	set.StringVar(&o.stateDir, "state-dir", pendingunmount.DefaultStateDir, "`directory` of the daemon's records, where install has written down the drivers")
+	set.StringVar(&o.stateDir, "state-dir", statedir.DefaultStateDir, "`directory` of the daemon's records, where install has written down the drivers")
 	set.DurationVar(&o.timeout, "timeout", 4*time.Second, "how long all of it may take")
 	set.BoolVar(&o.live, "live", false, "report only whether the daemon has to be restarted")
 	set.BoolVar(&o.controller, "controller", false, "ask flex2csi controller, which has no drivers of the kubelet")

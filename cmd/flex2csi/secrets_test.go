@@ -23,10 +23,10 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
-	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/internal/wire"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 	"github.com/flex2csi/flex2csi/test/csidriver"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // canaryConfig has secrets from everywhere that they can come from.

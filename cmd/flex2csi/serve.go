@@ -13,9 +13,9 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
-	"github.com/flex2csi/flex2csi/internal/calllog"
-	"github.com/flex2csi/flex2csi/internal/pendingunmount"
-	"github.com/flex2csi/flex2csi/internal/trust"
+	"github.com/flex2csi/flex2csi/internal/hostfile"
+	"github.com/flex2csi/flex2csi/internal/statedir"
+	"github.com/flex2csi/flex2csi/internal/volumelog"
 	"github.com/flex2csi/flex2csi/internal/wire"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
@@ -43,7 +43,7 @@ until it gets SIGTERM.`,
 	set := c.Flags()
 	addConfig(set, &o.config)
 	set.StringVar(&o.socket, "socket", wire.DefaultSocket, "unix socket at which flexdriver calls; only root may enter its directory")
-	set.StringVar(&o.stateDir, "state-dir", pendingunmount.DefaultStateDir, "`directory` of the records of volumes, and of notes that flexdriver leaves. It has to outlive this process, and is for one daemon")
+	set.StringVar(&o.stateDir, "state-dir", statedir.DefaultStateDir, "`directory` of the records of volumes, and of notes that flexdriver leaves. It has to outlive this process, and is for one daemon")
 	set.StringVar(&o.kubeletDir, "kubelet-dir", "/var/lib/kubelet", "the kubelet's --root-dir")
 	set.StringVar(&o.nodeName, "node-name", "", "`name` of this node in Kubernetes; required")
 	o.api.addExplicit(c)
@@ -75,7 +75,7 @@ func (o *serveOptions) serve(c *cobra.Command) error {
 		return usagef("--timeout %v: want 1s to 1h", o.timeout)
 	}
 	env := streams(c)
-	config, err := loadConfig(bridgeconfig.Loader{Others: trust.MayRead, Timeout: o.timeout}, o.config, env)
+	config, err := loadConfig(bridgeconfig.Loader{Others: hostfile.MayRead, Timeout: o.timeout}, o.config, env)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (o *serveOptions) logger(env environment) *slog.Logger {
 	}
 	// Log calls remove secrets by their value; this removes others by their keys.
 	var byKey *flex.Redactor
-	redacting := calllog.Redacting(byKey.Redact)
+	redacting := volumelog.Redacting(byKey.Redact)
 	log := slog.New(slog.NewJSONHandler(env.err, &slog.HandlerOptions{Level: level, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
 		if a.Value.Kind() == slog.KindDuration {
 			return slog.String(a.Key, a.Value.Duration().String())

@@ -11,14 +11,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/bridgestatus"
-	"github.com/flex2csi/flex2csi/internal/cordon"
 	"github.com/flex2csi/flex2csi/internal/daemon"
 	"github.com/flex2csi/flex2csi/internal/kube"
-	"github.com/flex2csi/flex2csi/internal/nodevolumes"
+	"github.com/flex2csi/flex2csi/internal/objects"
+	"github.com/flex2csi/flex2csi/internal/statedir"
+
 	"github.com/flex2csi/flex2csi/internal/version"
 )
 
@@ -55,7 +55,7 @@ func (o *serveOptions) cluster(m *daemon.Metrics, log *slog.Logger) (*nodeCluste
 	if err != nil {
 		return nil, err
 	}
-	return &nodeCluster{c, c.Attachments(o.nodeName, attachment.AttachedByNode)}, nil
+	return &nodeCluster{c, c.Attachments(o.nodeName, objects.AttachedByNode)}, nil
 }
 
 // run keeps the informers up to date until stop is called.
@@ -81,12 +81,12 @@ func (c *nodeCluster) tell(b *bridge.Bridge, stateDir string, log *slog.Logger) 
 	if c == nil {
 		return nil
 	}
-	t := &nodevolumes.Reporter{
+	t := &bridgestatus.NodeReporter{
 		Node: b.NodeName, BootID: b.BootID, Version: version.Get().Version,
 		Records: b.Records, Staging: b.KubeletStaging, Kubelet: b.KubeletHas, Put: c.PutNodeVolumes, Log: log,
 		FlexDrivers: b.Drivers.Names(), Stages: stagingDrivers(b.Drivers.All),
 		Cordoned: func() bool {
-			r, err := cordon.Get(stateDir)
+			r, err := statedir.GetCordon(stateDir)
 			return r != nil || err != nil
 		},
 	}

@@ -17,11 +17,11 @@ import (
 	"github.com/flex2csi/flex2csi/internal/csiclient"
 	"github.com/flex2csi/flex2csi/internal/daemon"
 	"github.com/flex2csi/flex2csi/internal/drivers"
+	"github.com/flex2csi/flex2csi/internal/hostfile"
 	"github.com/flex2csi/flex2csi/internal/install/onnode"
 	"github.com/flex2csi/flex2csi/internal/mapping"
 	"github.com/flex2csi/flex2csi/internal/nodemounts"
-	"github.com/flex2csi/flex2csi/internal/pendingunmount"
-	"github.com/flex2csi/flex2csi/internal/trust"
+	"github.com/flex2csi/flex2csi/internal/statedir"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/pkg/mounter"
 )
@@ -70,7 +70,7 @@ func (o *serveOptions) run(ctx context.Context, config *bridgeconfig.Configurati
 	b.Removed = removed.Driver
 	leaveCluster := cluster.run(life) // operations go on with it until the end
 	err = daemon.Run(ctx, daemon.Options{
-		Bridge: b, Store: store, PendingUnmounts: pendingunmount.Dir(o.stateDir), StateDir: o.stateDir, Socket: o.socket, Drivers: views, Metrics: metrics, Cluster: cluster.status,
+		Bridge: b, Store: store, PendingUnmounts: statedir.PendingUnmounts(o.stateDir), StateDir: o.stateDir, Socket: o.socket, Drivers: views, Metrics: metrics, Cluster: cluster.status,
 		HTTPEndpoint: o.httpEndpoint, MetricsPath: o.metricsPath, Drain: o.drain, Interval: o.interval, Log: log,
 		Background: cluster.tell(b, o.stateDir, log),
 	})
@@ -133,7 +133,7 @@ func (o *serveOptions) bridge(life context.Context, store *volstate.Store, log *
 		Context:         life,
 		Mounts:          &nodemounts.Mounts{Mounter: mounter.Mounter{Log: log}, KubeletDir: o.kubeletDir},
 		State:           store,
-		PendingUnmounts: pendingunmount.Dir(o.stateDir),
+		PendingUnmounts: statedir.PendingUnmounts(o.stateDir),
 		KubeletDir:      o.kubeletDir,
 		NodeName:        o.nodeName,
 		BootID:          boot,
@@ -153,7 +153,7 @@ func checkSecretFiles(mappers mapping.Mappers, log *slog.Logger) error {
 				log.Warn("a file of secrets cannot be read; calls that need it will fail", "file", path, "error", err)
 				continue
 			}
-			if err := trust.Check(info, trust.MayNothing); err != nil {
+			if err := hostfile.CheckTrusted(info, hostfile.MayNothing); err != nil {
 				return fmt.Errorf("the file of secrets %s %w", path, err)
 			}
 		}

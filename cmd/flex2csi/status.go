@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
-	"github.com/flex2csi/flex2csi/internal/pendingunmount"
 	"github.com/flex2csi/flex2csi/internal/report"
+	"github.com/flex2csi/flex2csi/internal/statedir"
 )
 
 // statusOptions are the flags of status.
@@ -43,7 +43,7 @@ the exit status is 1 if they select nothing.`,
 	}
 	set := c.Flags()
 	set.StringVar(&o.socket, "socket", driverconfig.DefaultSocket, "unix socket of the daemon")
-	set.StringVar(&o.stateDir, "state-dir", pendingunmount.DefaultStateDir, "`directory` of the records, if there is no daemon")
+	set.StringVar(&o.stateDir, "state-dir", statedir.DefaultStateDir, "`directory` of the records, if there is no daemon")
 	addChoice(c, &o.by, []string{"volume", "pod"}, "by", "", "`what` has a row in the table")
 	o.namespaces.add(c, &o.api)
 	o.format.add(c)

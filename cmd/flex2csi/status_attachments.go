@@ -6,10 +6,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/controller"
 	"github.com/flex2csi/flex2csi/internal/kube"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // showAttachments is status --attachments: the current state of each VolumeAttachment.
@@ -37,9 +37,9 @@ func attachmentStatus(findings []controller.Finding, now time.Time) *bridgestatu
 	for i := range findings {
 		f, a := &findings[i], findings[i].VolumeAttachment
 		shown := bridgestatus.ClusterAttachment{
-			Name: a.Name, PersistentVolume: attachment.PersistentVolume(a), FlexDriver: attachment.FlexDriver(a), CSIDriver: a.Spec.Attacher, VolumeHandle: attachment.Handle(a),
-			Node: a.Spec.NodeName, AttachedBy: attachment.AttachedBy(a), Pod: attachment.Pod(a), Attached: a.Status.Attached,
-			AttachError: bridgestatus.Clean(attachment.ErrorText(a.Status.AttachError)), DetachError: bridgestatus.Clean(attachment.ErrorText(a.Status.DetachError)),
+			Name: a.Name, PersistentVolume: objects.AttachmentPersistentVolume(a), FlexDriver: objects.AttachmentFlexDriver(a), CSIDriver: a.Spec.Attacher, VolumeHandle: objects.AttachmentHandle(a),
+			Node: a.Spec.NodeName, AttachedBy: objects.AttachedBy(a), Pod: objects.AttachmentPod(a), Attached: a.Status.Attached,
+			AttachError: bridgestatus.Clean(objects.AttachmentErrorText(a.Status.AttachError)), DetachError: bridgestatus.Clean(objects.AttachmentErrorText(a.Status.DetachError)),
 			Created: a.CreationTimestamp.UTC(), State: string(f.State), Reason: f.Reason, Leaked: f.Leaked(now),
 		}
 		if a.DeletionTimestamp != nil {

@@ -11,10 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/install/onnode"
 	"github.com/flex2csi/flex2csi/internal/kube"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // uninstallOptions are the flags of uninstall.
@@ -101,7 +101,7 @@ func (o *uninstallOptions) sweeper(ctx context.Context) (func(context.Context) (
 	return func(ctx context.Context) (names []string, err error) {
 		ctx, cancel := context.WithTimeout(ctx, o.timeout)
 		defer cancel()
-		attachments := cluster.Attachments(node, attachment.AttachedByNode)
+		attachments := cluster.Attachments(node, objects.AttachedByNode)
 		go cluster.Run(ctx)
 		all, err := attachments.List(ctx)
 		if err != nil {
@@ -124,7 +124,7 @@ func detached(ctx context.Context, cluster *kube.Cluster, attachments *kube.Atta
 	if err := attachments.Detach(ctx, a); err != nil {
 		return false, err
 	}
-	left, err := cluster.GetAttachment(ctx, attachment.Name(a.Handle, a.Driver, a.Node))
+	left, err := cluster.GetAttachment(ctx, objects.AttachmentName(a.Handle, a.Driver, a.Node))
 	return err == nil && left == nil, err
 }
 

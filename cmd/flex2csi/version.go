@@ -13,8 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/kube"
-	"github.com/flex2csi/flex2csi/internal/nodevolumes"
 	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/internal/report"
 	"github.com/flex2csi/flex2csi/internal/version"
@@ -104,10 +104,10 @@ func (v *clusterVersions) read(ctx context.Context, client *objects.Client) erro
 		return cmp.Or(cmp.Compare(a.Spec.NodeName, b.Spec.NodeName), cmp.Compare(a.Name, b.Name))
 	})
 	// Not every user may read them. Then the images say it.
-	reported, _ := objects.ConfigMaps().List(ctx, client, nodevolumes.Namespace, metav1.ListOptions{})
+	reported, _ := objects.ConfigMaps().List(ctx, client, bridgestatus.Namespace, metav1.ListOptions{})
 	byNode := map[string]string{}
 	for _, m := range reported {
-		if d, err := nodevolumes.Decode(m.Data[nodevolumes.Key]); err == nil {
+		if d, err := bridgestatus.DecodeNodeVolumes(m.Data[bridgestatus.Key]); err == nil {
 			byNode[d.Node] = d.Version
 		}
 	}

@@ -14,9 +14,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/flex2csi/flex2csi/internal/daemon"
 	"github.com/flex2csi/flex2csi/internal/kubeletdir"
 	"github.com/flex2csi/flex2csi/internal/wire"
-	"github.com/flex2csi/flex2csi/internal/wire/wireserver"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -62,11 +62,11 @@ func (h *leakHunt) daemonThatWaits(arrived chan<- []string, release <-chan struc
 	if err := os.WriteFile(filepath.Join(filepath.Dir(h.driver), ".flexdriver.json"), []byte(config), 0o644); err != nil {
 		h.Fatal(err)
 	}
-	l, err := wireserver.Listen(socket)
+	l, err := daemon.Listen(socket)
 	if err != nil {
 		h.Fatal(err)
 	}
-	server := &wireserver.Server{Handler: func(_ context.Context, r *wire.Request) flex.DriverStatus {
+	server := &daemon.Server{Handler: func(_ context.Context, r *wire.Request) flex.DriverStatus {
 		arrived <- r.Argv
 		<-release
 		return flex.DriverStatus{Status: flex.StatusSuccess}

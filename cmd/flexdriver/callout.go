@@ -8,11 +8,11 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/flex2csi/flex2csi/internal/attachlock"
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
 	"github.com/flex2csi/flex2csi/internal/handoff"
 	"github.com/flex2csi/flex2csi/internal/local"
-	"github.com/flex2csi/flex2csi/internal/pendingunmount"
+	"github.com/flex2csi/flex2csi/internal/statedir"
+
 	"github.com/flex2csi/flex2csi/internal/volumelog"
 	"github.com/flex2csi/flex2csi/internal/wire"
 	"github.com/flex2csi/flex2csi/pkg/flex"
@@ -43,7 +43,7 @@ func (c *callout) register(set *pflag.FlagSet) {
 	set.StringVar(&c.driver, "driver", "", "`vendor/name` of the driver (default: from the executable's path)")
 	set.Func("backend", "do without a configuration file, with this `backend`: local or csi", c.setBackend)
 	set.StringVar(&c.socket, "socket", "", "with the backend csi: flex2csi's socket (default: from the configuration, else "+wire.DefaultSocket+")")
-	set.StringVar(&c.stateDir, "state-dir", "", "with the backend csi: flex2csi's `directory` of that name (default: that of the configuration, else "+pendingunmount.DefaultStateDir+")")
+	set.StringVar(&c.stateDir, "state-dir", "", "with the backend csi: flex2csi's `directory` of that name (default: that of the configuration, else "+statedir.DefaultStateDir+")")
 	registerAllowed(set, &c.allowed)
 	set.StringVar(&c.kubeletDir, "kubelet-dir", "", "the kubelet's root `directory`; mount points may be anywhere below it (default: found from the path)")
 }
@@ -110,7 +110,7 @@ func (c *callout) backendDriver(config *driverconfig.Configuration, log *slog.Lo
 		MaxImagesPerNamespace: config.MaxImagesPerNamespace,
 
 		ApplyFSGroup: config.FSGroupPolicy == driverconfig.FSGroupDriver,
-		AttachLocks:  attachlock.Dir(c.dir()),
+		AttachLocks:  statedir.AttachLocks(c.dir()),
 		Log:          log,
 	}
 	return backend.Driver()

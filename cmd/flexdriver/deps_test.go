@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 var update = flag.Bool("update", false, "update golden files")
@@ -28,7 +28,7 @@ k8s.io/apimachinery                      comes with k8s.io/api
 k8s.io/apiextensions-apiserver           comes with client-go
 sigs.k8s.io                              the dot-file is JSON; YAML costs 1.4x against 1.2x
 log/syslog                               writes to stderr when syslog is away
-testing                                  internal/testenv is for tests
+testing                                  test/testenv is for tests
 `
 
 // TestDeps compares what flexdriver links with the reviewed list in deps.txt.

@@ -20,7 +20,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/handoff"
 	installer "github.com/flex2csi/flex2csi/internal/install"
 	"github.com/flex2csi/flex2csi/internal/local"
-	"github.com/flex2csi/flex2csi/internal/pendingunmount"
+	"github.com/flex2csi/flex2csi/internal/statedir"
 	"github.com/flex2csi/flex2csi/internal/wire"
 )
 
@@ -185,7 +185,7 @@ type settings struct {
 func (s *settings) register(set *pflag.FlagSet) {
 	set.StringVar(&s.backend, "backend", string(driverconfig.BackendLocal), "who does the work: local, this program; or csi, a CSI driver through the daemon flex2csi on the node")
 	set.StringVar(&s.socket, "socket", "", "with --backend csi: flex2csi's socket (default: "+wire.DefaultSocket+")")
-	set.StringVar(&s.stateDir, "state-dir", "", "with --backend csi: flex2csi's `directory` of that name (default: "+pendingunmount.DefaultStateDir+")")
+	set.StringVar(&s.stateDir, "state-dir", "", "with --backend csi: flex2csi's `directory` of that name (default: "+statedir.DefaultStateDir+")")
 	set.StringVar(&s.controllerSocket, "controller-socket", "", "with --backend csi: flex2csi controller's socket for kube-controller-manager; .NAME is a `file` next to the driver, ../.NAME one in the plugin directory (default: none)")
 	set.BoolVar(&s.attach, "attach", false, "have kube-controller-manager attach and detach volumes; the driver must be installed there too")
 	set.StringVar(&s.kubeletDir, "kubelet-dir", "", "the kubelet's --root-dir (default: found from the paths that it passes)")

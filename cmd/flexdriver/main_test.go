@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/test/csidriver/cli"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // These name the programs that tests run as processes. The Makefile sets them

@@ -13,8 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/flex2csi/flex2csi/internal/daemon"
 	"github.com/flex2csi/flex2csi/internal/wire"
-	"github.com/flex2csi/flex2csi/internal/wire/wireserver"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -71,12 +71,12 @@ func (h *leakHunt) indiscreetDaemon() (requests func() int64) {
 	if err := os.WriteFile(filepath.Join(filepath.Dir(h.driver), ".flexdriver.json"), []byte(config), 0o644); err != nil {
 		h.Fatal(err)
 	}
-	l, err := wireserver.Listen(socket)
+	l, err := daemon.Listen(socket)
 	if err != nil {
 		h.Fatal(err)
 	}
 	var count atomic.Int64
-	server := &wireserver.Server{Handler: func(_ context.Context, r *wire.Request) flex.DriverStatus {
+	server := &daemon.Server{Handler: func(_ context.Context, r *wire.Request) flex.DriverStatus {
 		count.Add(1)
 		text := fmt.Sprintf("called with %s and %q", r.Argv, r.Argv)
 		var options flex.Options

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/flex2csi/flex2csi/internal/sensitive"
+	"github.com/flex2csi/flex2csi/internal/guard"
 )
 
 // What is mounted if it is no filesystem by itself: the types that Mount takes
@@ -246,7 +246,7 @@ func Mount(fsType string, options []string) (faults []string) {
 	for i, o := range options {
 		name, value, given := strings.Cut(o, "=")
 		switch grammar := l.grammar(name); {
-		case grammar == "" && sensitive.Key(name) && value != "":
+		case grammar == "" && guard.SensitiveKey(name) && value != "":
 			faults = append(faults, fmt.Sprintf("mountOptions: %s would show in the node's process list; put it into the volume's Secret (docs/volumes.md)", name))
 		case grammar == "" && isOptionName(name):
 			unknown = append(unknown, name)

@@ -12,17 +12,16 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
-	"github.com/flex2csi/flex2csi/internal/flexclass"
-	"github.com/flex2csi/flex2csi/internal/flexuse"
-	"github.com/flex2csi/flex2csi/internal/kubeobject"
+	"github.com/flex2csi/flex2csi/internal/objects"
+
 	"github.com/flex2csi/flex2csi/internal/migrate"
-	"github.com/flex2csi/flex2csi/internal/preset"
-	"github.com/flex2csi/flex2csi/internal/release"
+
+	"github.com/flex2csi/flex2csi/internal/distribution"
 )
 
 // Assess makes the report.
 func Assess(in *Input, made time.Time) (*Report, error) {
-	all, err := preset.All()
+	all, err := bridgeconfig.Presets()
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +29,7 @@ func Assess(in *Input, made time.Time) (*Report, error) {
 		Input: in, presets: all, drivers: map[string]*driverItems{}, pods: podsByClaim(in.Pods),
 		report: &Report{APIVersion: "flex2csi.io/v1alpha1", Kind: "Assessment", Made: made.UTC(), Source: in.Source, Items: []item{}, Incomplete: slices.Concat(in.Unread, in.found.Unclear())},
 	}
-	a.classes = flexclass.Find(in.StorageClasses, in.PersistentVolumes, in.CSIDrivers)
+	a.classes = objects.FindFlexClasses(in.StorageClasses, in.PersistentVolumes, in.CSIDrivers)
 	a.persistentVolumes()
 	a.inPods()
 	a.inObjects()
@@ -57,7 +56,7 @@ func Assess(in *Input, made time.Time) (*Report, error) {
 type assessment struct {
 	*Input
 	presets presets
-	classes *flexclass.Classes
+	classes *objects.FlexClasses
 	pods    map[string][]*corev1.Pod // by namespace/name of the claim
 	drivers map[string]*driverItems
 	report  *Report
@@ -67,11 +66,11 @@ type assessment struct {
 func podsByClaim(pods []*corev1.Pod) map[string][]*corev1.Pod {
 	all := map[string][]*corev1.Pod{}
 	for _, p := range pods {
-		if kubeobject.PodFinished(p) {
+		if objects.PodFinished(p) {
 			continue
 		}
 		for _, v := range p.Spec.Volumes {
-			if name := kubeobject.ClaimName(p.Name, &v); name != "" {
+			if name := objects.ClaimName(p.Name, &v); name != "" {
 				key := p.Namespace + "/" + name
 				all[key] = append(all[key], p)
 			}
@@ -93,7 +92,7 @@ func (a *assessment) add(i item) {
 	}
 	p, fits := a.presets.fit(i.FlexDriver, i.fsType)
 	i.Result = result(i.Kind, d.Known, installed(p, a.CSIDrivers), fits)
-	i.Reason = cmp.Or(i.Reason, kubeobject.Unsupported(i.FlexDriver, i.windows))
+	i.Reason = cmp.Or(i.Reason, objects.Unsupported(i.FlexDriver, i.windows))
 	i.RefusedByPolicy = i.isInline() && bridgeconfig.DeniesInline(a.Configuration, i.FlexDriver)
 	switch {
 	case i.Reason != "":
@@ -114,7 +113,7 @@ func (a *assessment) add(i item) {
 
 func (i *item) isInline() bool { return i.Kind == inlineVolume || i.Kind == inlineTemplate }
 
-func (d *driverItems) fits(p preset.Preset, in *Input) {
+func (d *driverItems) fits(p bridgeconfig.Preset, in *Input) {
 	i := slices.IndexFunc(d.Presets, func(f fit) bool { return f.Preset == p.Name })
 	if i < 0 {
 		i = len(d.Presets)
@@ -155,8 +154,8 @@ func (a *assessment) persistentVolumes() {
 		if source == nil {
 			continue
 		}
-		i := item{Kind: persistentVolume, Name: pv.Name, FlexDriver: source.Driver, StorageClass: kubeobject.VolumeClass(pv), fsType: source.FSType}
-		i.Reason = kubeobject.RefusedVolume(len(pv.Spec.MountOptions) > 0, ptr.Deref(pv.Spec.VolumeMode, ""))
+		i := item{Kind: persistentVolume, Name: pv.Name, FlexDriver: source.Driver, StorageClass: objects.VolumeClass(pv), fsType: source.FSType}
+		i.Reason = objects.RefusedVolume(len(pv.Spec.MountOptions) > 0, ptr.Deref(pv.Spec.VolumeMode, ""))
 		if ref := pv.Spec.ClaimRef; ref != nil {
 			i.Namespace, i.Claim = ref.Namespace, ref.Name
 			pods := a.pods[ref.Namespace+"/"+ref.Name]
@@ -169,7 +168,7 @@ func (a *assessment) persistentVolumes() {
 
 // onWindows reports whether a pod runs on Windows, as far as it or its node says so.
 func (a *assessment) onWindows(p *corev1.Pod) bool {
-	return flexuse.PodOnWindows(p) || slices.ContainsFunc(a.Nodes, func(n *corev1.Node) bool {
+	return objects.PodOnWindows(p) || slices.ContainsFunc(a.Nodes, func(n *corev1.Node) bool {
 		return n.Name == p.Spec.NodeName && n.Status.NodeInfo.OperatingSystem == "windows"
 	})
 }
@@ -187,12 +186,12 @@ func (i *item) use(pods []*corev1.Pod) {
 
 func (a *assessment) inPods() {
 	for _, p := range a.Pods {
-		for _, v := range flexuse.InPod(p) {
+		for _, v := range objects.FlexVolumesInPod(p) {
 			i := item{Kind: inlineVolume, Namespace: p.Namespace, Name: "Pod/" + p.Name + "/" + v.Name, FlexDriver: v.FlexVolume.Driver, fsType: v.FlexVolume.FSType, windows: a.onWindows(p)}
 			i.use([]*corev1.Pod{p})
 			a.add(i)
 		}
-		if !kubeobject.PodFinished(p) {
+		if !objects.PodFinished(p) {
 			a.ephemeral(&p.Spec, item{Namespace: p.Namespace, Name: "Pod/" + p.Name + "/"}, p)
 		}
 	}
@@ -274,15 +273,15 @@ func ephemeralClaim(v *corev1.Volume) *corev1.PersistentVolumeClaim {
 
 // releases are those of the API server and the kubelets, oldest first.
 func releases(in *Input) []clusterRelease {
-	byMinor := map[release.Minor]*clusterRelease{}
+	byMinor := map[distribution.Minor]*clusterRelease{}
 	at := func(version string) *clusterRelease {
-		m, ok := release.Parse(version)
+		m, ok := distribution.ParseMinor(version)
 		if !ok {
 			return &clusterRelease{}
 		}
 		if byMinor[m] == nil {
-			byMinor[m] = &clusterRelease{Release: m.String(), Tested: slices.Contains(release.Tested(), m)}
-			for _, c := range release.Capabilities() {
+			byMinor[m] = &clusterRelease{Release: m.String(), Tested: slices.Contains(distribution.TestedMinors(), m)}
+			for _, c := range distribution.ReleaseCapabilities() {
 				if !m.Has(c) {
 					byMinor[m].Lacks = append(byMinor[m].Lacks, fmt.Sprintf("%s (since %s): %s", c.Name, c.Since, c.Without))
 				}

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/flex2csi/flex2csi/internal/assess"
-	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // TestClassCases: what migrate classes said of inputs of public bug reports (internal/migrate has

@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/flex2csi/flex2csi/internal/flexuse"
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
@@ -35,7 +34,7 @@ func Cluster(ctx context.Context, client *objects.Client, in *Input) error {
 			add(o.Object)
 		}
 	}
-	unread, err := flexuse.Read(ctx, client, nil, add)
+	unread, err := objects.ReadFlexUses(ctx, client, nil, add)
 	in.Unread = append(in.Unread, unread...)
 	if err := errors.Join(err, bad); err != nil {
 		return fmt.Errorf("read %s: %w", in.Source, err)

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 
-	"github.com/flex2csi/flex2csi/internal/flexuse"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // Input has the objects to assess, of a cluster or of manifests.
@@ -39,7 +39,7 @@ type Input struct {
 	// Unread is what could not be read, with the reason. The result is incomplete then.
 	Unread []string
 
-	found   flexuse.Finder
+	found   objects.FlexFinder
 	objects int // of manifests
 }
 

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/flex2csi/flex2csi/internal/preset"
+	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 )
 
 // known are drivers without a preset of which more can be said. docs/presets.md has the reasons.
@@ -25,11 +25,11 @@ func known(driver string) string {
 }
 
 // presets are those of the program.
-type presets []preset.Preset
+type presets []bridgeconfig.Preset
 
 // fit returns the preset for a volume. One FlexVolume driver of Rook, which has the name of
 // its operator's namespace, mounts CephFS and RBD (fsType).
-func (all presets) fit(driver, fsType string) (preset.Preset, bool) {
+func (all presets) fit(driver, fsType string) (bridgeconfig.Preset, bool) {
 	vendor, _, _ := strings.Cut(driver, "/")
 	name := ""
 	switch {
@@ -42,9 +42,9 @@ func (all presets) fit(driver, fsType string) (preset.Preset, bool) {
 	case driver == "dev.hpe.com/hpe":
 		name = "hpe-3par"
 	}
-	i := slices.IndexFunc(all, func(p preset.Preset) bool { return p.Name == name || name == "" && p.FlexDriver == driver })
+	i := slices.IndexFunc(all, func(p bridgeconfig.Preset) bool { return p.Name == name || name == "" && p.FlexDriver == driver })
 	if i < 0 {
-		return preset.Preset{}, false
+		return bridgeconfig.Preset{}, false
 	}
 	return all[i], true
 }
@@ -67,7 +67,7 @@ func (all presets) similar(driver string) (names []string) {
 }
 
 // installed reports whether a preset's CSI driver has a CSIDriver object; nil: not known.
-func installed(p preset.Preset, csiDrivers []string) *bool {
+func installed(p bridgeconfig.Preset, csiDrivers []string) *bool {
 	if csiDrivers == nil {
 		return nil
 	}
@@ -77,7 +77,7 @@ func installed(p preset.Preset, csiDrivers []string) *bool {
 
 // isDriver reports whether a CSI driver of this name is a preset's. Rook's have the namespace
 // of the operator in front.
-func isDriver(p preset.Preset, name string) bool {
+func isDriver(p bridgeconfig.Preset, name string) bool {
 	_, suffix, _ := strings.Cut(p.CSIDriver, ".")
 	vendor, _, _ := strings.Cut(p.FlexDriver, "/")
 	return name == p.CSIDriver || isRook(vendor) && strings.HasSuffix(name, "."+suffix)

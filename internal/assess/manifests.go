@@ -13,9 +13,9 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 
-	"github.com/flex2csi/flex2csi/internal/flexuse"
-	"github.com/flex2csi/flex2csi/internal/manifest"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/internal/strict"
+	"github.com/flex2csi/flex2csi/internal/yamltext"
 )
 
 // Manifests reads YAML or JSON as a stream. A document that is not valid is noted in
@@ -23,13 +23,13 @@ import (
 func Manifests(name string, r io.Reader, in *Input) error {
 	in.found.Manifests = true
 	d := decoder{name: name, in: in}
-	err := manifest.Documents(r, func(text string, line int) error {
+	err := yamltext.Documents(r, func(text string, line int) error {
 		begins := strings.TrimLeft(text, "\r\n")
 		d.line = line + strings.Count(text, "\n") - strings.Count(begins, "\n")
 		d.document([]byte(begins))
 		return nil
 	})
-	if syntax, ok := errors.AsType[*manifest.SyntaxError](err); ok {
+	if syntax, ok := errors.AsType[*yamltext.SyntaxError](err); ok {
 		d.unread(syntax.Err)
 		return nil
 	}
@@ -84,7 +84,7 @@ func (d *decoder) object(data []byte) {
 		for _, item := range meta.Items {
 			d.object(item)
 		}
-	case utiljson.Unmarshal(data, &o) != nil, meta.Kind == "" && !flexuse.Any(o):
+	case utiljson.Unmarshal(data, &o) != nil, meta.Kind == "" && !objects.UsesFlexVolume(o):
 		d.unread(errors.New("it is no object of Kubernetes: " + begins(data, o)))
 	default:
 		d.in.objects++

@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/drivers"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -72,7 +72,7 @@ func (paper) Tokens(context.Context, csivol.Pod, []csivol.TokenRequest) (flex.Se
 
 // Attach notes what would be made.
 func (p paper) Attach(_ context.Context, a *csivol.Attachment) (csivol.Attached, error) {
-	name := attachment.Name(a.Handle, a.Driver, a.Node)
+	name := objects.AttachmentName(a.Handle, a.Driver, a.Node)
 	p.actions = append(p.actions, Action{API: "create VolumeAttachment " + name, Attachment: a})
 	return csivol.Attached{Object: name, Ours: true, PublishContext: map[string]string{unknownMetadata: unknownMetadata}}, nil
 }
@@ -84,7 +84,7 @@ func (p paper) Await(ctx context.Context, a *csivol.Attachment) (csivol.Attached
 
 // Detach notes what would be deleted.
 func (p paper) Detach(_ context.Context, a *csivol.Attachment) error {
-	p.actions = append(p.actions, Action{API: "delete VolumeAttachment " + attachment.Name(a.Handle, a.Driver, a.Node)})
+	p.actions = append(p.actions, Action{API: "delete VolumeAttachment " + objects.AttachmentName(a.Handle, a.Driver, a.Node)})
 	return nil
 }
 

@@ -6,9 +6,8 @@ import (
 	"io"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
-	"github.com/flex2csi/flex2csi/internal/manifest"
 	"github.com/flex2csi/flex2csi/internal/strict"
-	"github.com/flex2csi/flex2csi/internal/strict/strictyaml"
+	"github.com/flex2csi/flex2csi/internal/yamltext"
 )
 
 // An MapInput is what a text has in it.
@@ -28,14 +27,14 @@ type MapReader struct{ manifests *manifests }
 func NewMapReader() *MapReader { return &MapReader{newManifests()} }
 
 // Read takes manifests of any number.
-func (r *MapReader) Read(text io.Reader) error { return manifest.Documents(text, r.manifests.parse) }
+func (r *MapReader) Read(text io.Reader) error { return yamltext.Documents(text, r.manifests.parse) }
 
 // Input returns the volumes. One that is not valid has its error in Err.
 func (r *MapReader) Input() (*MapInput, error) { return r.manifests.input() }
 
 // parse passes on the manifests in a text that begins in a line of the input.
 func (m *manifests) parse(text string, line int) error {
-	docs, err := strictyaml.ParseAll([]byte(text))
+	docs, err := yamltext.ParseAll([]byte(text))
 	if invalid, ok := errors.AsType[*strict.InvalidError](err); ok && invalid.Faults[0].Line+line > 1 {
 		invalid.Faults[0].Line = max(1, invalid.Faults[0].Line) + line - 1
 	}

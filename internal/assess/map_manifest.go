@@ -10,15 +10,15 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
-	"github.com/flex2csi/flex2csi/internal/flexuse"
-	"github.com/flex2csi/flex2csi/internal/kubeobject"
+	"github.com/flex2csi/flex2csi/internal/objects"
+
 	"github.com/flex2csi/flex2csi/internal/strict"
 )
 
 // manifests are what kubectl get -o yaml prints: PersistentVolumes, Pods and objects of other
 // kinds with FlexVolumes, and the claims, Secrets and CSIDrivers that matter to them.
 type manifests struct {
-	found     flexuse.Finder
+	found     objects.FlexFinder
 	counts    map[string]int // of objects, by kind
 	foreign   []string       // documents that are no objects
 	pvs, pods []object
@@ -31,7 +31,7 @@ type manifests struct {
 
 func newManifests() *manifests {
 	return &manifests{
-		found: flexuse.Finder{Manifests: true}, counts: map[string]int{},
+		found: objects.FlexFinder{Manifests: true}, counts: map[string]int{},
 		pvByName: map[string]object{}, pvByClaim: map[string]object{}, claims: map[string]object{}, claimOf: map[string]object{},
 		secrets: map[string]object{}, drivers: map[string]csivol.DriverInfo{},
 	}
@@ -76,7 +76,7 @@ func (m *manifests) addOther(o object) {
 	if len(value) == 0 { // the head of a list
 		return
 	}
-	if o.text("kind") == "" && !flexuse.Any(value) {
+	if o.text("kind") == "" && !objects.UsesFlexVolume(value) {
 		keys := strings.Join(slices.Sorted(maps.Keys(value)), ", ")
 		m.foreign = append(m.foreign, "a document with the keys "+strict.Clip(keys)+": "+strict.Clip(o.text("error")))
 		return
@@ -123,10 +123,10 @@ func (m *manifests) input() (*MapInput, error) {
 	}
 	used := map[string]*FlexVolume{}
 	for _, pod := range m.pods {
-		onWindows := flexuse.Windows(pod.at("spec").value())
+		onWindows := objects.RunsOnWindows(pod.at("spec").value())
 		for _, item := range pod.items("spec", "volumes") {
 			if v := m.ofPod(item, pod, used); v != nil {
-				v.refuse(kubeobject.Unsupported(v.FlexDriver, onWindows))
+				v.refuse(objects.Unsupported(v.FlexDriver, onWindows))
 				in.Volumes = append(in.Volumes, v)
 			}
 		}
@@ -157,12 +157,12 @@ func (m *manifests) inventory() string {
 }
 
 // template is a volume of an object that makes pods, or PersistentVolumes.
-func (m *manifests) template(use *flexuse.Use) *FlexVolume {
+func (m *manifests) template(use *objects.FlexUse) *FlexVolume {
 	volume := objectOf(map[string]any{"name": cmp.Or(use.Volume, unknownVolume), "flexVolume": use.Source})
 	v := m.inline(volume, object{})
 	v.From = use.Names() + ", " + use.Path
 	v.template = strings.TrimPrefix(use.Namespace+"/"+use.Kind+"/"+use.Name, "/")
-	v.refuse(kubeobject.Unsupported(use.Driver, use.Windows))
+	v.refuse(objects.Unsupported(use.Driver, use.Windows))
 	return v
 }
 

@@ -7,7 +7,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/flex2csi/flex2csi/internal/strict"
-	"github.com/flex2csi/flex2csi/internal/strict/strictyaml"
+	"github.com/flex2csi/flex2csi/internal/yamltext"
 )
 
 // object is a manifest, or a part of one. What is missing is empty. It is not an API type: a
@@ -18,7 +18,7 @@ type object struct{ *yaml.Node }
 func (o object) at(path ...string) object {
 	for _, key := range path {
 		var found object
-		for name, value := range strictyaml.Members(o.Node) {
+		for name, value := range yamltext.Members(o.Node) {
 			if name == key {
 				found = object{value}
 			}
@@ -28,7 +28,7 @@ func (o object) at(path ...string) object {
 	return o
 }
 
-func (o object) kind() strict.Kind { return strictyaml.KindOf(o.Node) }
+func (o object) kind() strict.Kind { return yamltext.KindOf(o.Node) }
 func (o object) there() bool       { return o.kind() != strict.Null }
 
 // text is that of a string, a number or a boolean.
@@ -47,7 +47,7 @@ func (o object) truth(path ...string) (truth bool) {
 }
 
 func (o object) items(path ...string) (all []object) {
-	for _, item := range strictyaml.Items(o.at(path...).Node) {
+	for _, item := range yamltext.Items(o.at(path...).Node) {
 		all = append(all, object{item})
 	}
 	return all
@@ -66,7 +66,7 @@ func (o object) value() (value any) {
 	switch o.kind() {
 	case strict.Object:
 		all := map[string]any{}
-		for key, member := range strictyaml.Members(o.Node) {
+		for key, member := range yamltext.Members(o.Node) {
 			all[key] = object{member}.value()
 		}
 		return all
@@ -79,7 +79,7 @@ func (o object) value() (value any) {
 	case strict.Null:
 		return nil
 	}
-	_ = o.Decode(&value) // strictyaml has tried it
+	_ = o.Decode(&value) // yamltext has tried it
 	return value
 }
 
@@ -99,7 +99,7 @@ func (o object) slim(spec object) object {
 
 func (o object) only(keys ...string) object {
 	all := &yaml.Node{Kind: yaml.MappingNode}
-	for key, value := range strictyaml.Members(o.Node) {
+	for key, value := range yamltext.Members(o.Node) {
 		if slices.Contains(keys, key) {
 			all.Content = append(all.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: key}, value)
 		}

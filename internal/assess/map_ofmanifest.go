@@ -9,10 +9,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/flex2csi/flex2csi/internal/kubeobject"
-	"github.com/flex2csi/flex2csi/internal/quantity"
+	"github.com/flex2csi/flex2csi/internal/driverconfig"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/internal/strict"
-	"github.com/flex2csi/flex2csi/internal/strict/strictyaml"
+	"github.com/flex2csi/flex2csi/internal/yamltext"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -29,10 +29,10 @@ func (m *manifests) ofPV(pv, pod object, readOnly bool) *FlexVolume {
 	if spec.truth("flexVolume", "readOnly") && !readOnly {
 		v.note("spec.flexVolume.readOnly of a PersistentVolume has no effect: the kubelet passes what the pod's claim says")
 	}
-	v.refuse(kubeobject.RefusedVolume(len(spec.items("mountOptions")) > 0, corev1.PersistentVolumeMode(spec.text("volumeMode"))))
+	v.refuse(objects.RefusedVolume(len(spec.items("mountOptions")) > 0, corev1.PersistentVolumeMode(spec.text("volumeMode"))))
 	if size := spec.text("capacity", "storage"); size != "" {
 		var err error
-		if v.OldSize, err = quantity.Parse(size); err != nil {
+		if v.OldSize, err = driverconfig.ParseQuantity(size); err != nil {
 			v.fail("spec.capacity.storage: %v", err)
 		}
 		v.NewSize = larger(v.OldSize, m.requested(pv.name()))
@@ -44,7 +44,7 @@ func (m *manifests) ofPV(pv, pod object, readOnly bool) *FlexVolume {
 }
 
 func larger(size int64, other string) int64 {
-	if n, err := quantity.Parse(other); err == nil && n > size {
+	if n, err := driverconfig.ParseQuantity(other); err == nil && n > size {
 		return n
 	}
 	return size
@@ -76,13 +76,13 @@ func (m *manifests) flexVolume(source, pod object, from string) *FlexVolume {
 	v := &FlexVolume{From: from, FlexDriver: source.text("driver")}
 	o := &v.Options
 	o.FSType = source.text("fsType")
-	v.refuse(kubeobject.Unsupported(v.FlexDriver, false))
+	v.refuse(objects.Unsupported(v.FlexDriver, false))
 	if v.FlexDriver == "" {
 		v.refused = ""
 		v.fail("flexVolume.driver is missing: set it to the vendor/name of the FlexVolume driver")
 	}
-	for key, value := range strictyaml.Members(source.at("options").Node) {
-		if kind := strictyaml.KindOf(value); kind != strict.String {
+	for key, value := range yamltext.Members(source.at("options").Node) {
+		if kind := yamltext.KindOf(value); kind != strict.String {
 			v.fail("option %q is %s: want a string; put it in quotes", key, kind)
 		}
 		if o.User == nil {
@@ -123,9 +123,9 @@ func (m *manifests) secret(v *FlexVolume, namespace, name string) {
 		v.unknownSecret = true
 		return
 	}
-	v.refuse(kubeobject.RefusedSecret(namespace, name, s.text("type"), v.FlexDriver))
+	v.refuse(objects.RefusedSecret(namespace, name, s.text("type"), v.FlexDriver))
 	v.Options.Secrets = map[string]flex.Secret{}
-	for key, encoded := range strictyaml.Members(s.at("data").Node) {
+	for key, encoded := range yamltext.Members(s.at("data").Node) {
 		if isMasked(encoded.Value) {
 			v.masked(key)
 			continue
@@ -136,7 +136,7 @@ func (m *manifests) secret(v *FlexVolume, namespace, name string) {
 		}
 		v.Options.Secrets[key] = flex.NewSecret(value)
 	}
-	for key, value := range strictyaml.Members(s.at("stringData").Node) {
+	for key, value := range yamltext.Members(s.at("stringData").Node) {
 		v.Options.Secrets[key] = flex.NewSecret([]byte(value.Value))
 	}
 }

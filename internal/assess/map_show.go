@@ -5,8 +5,8 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/csiclient"
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/guard"
 	"github.com/flex2csi/flex2csi/internal/report"
-	"github.com/flex2csi/flex2csi/internal/sensitive"
 	"github.com/flex2csi/flex2csi/internal/yamltext"
 )
 
@@ -127,15 +127,15 @@ func (p *Plan) attachment(a *csivol.Attachment) map[string]any {
 		csi.Secret = map[string]string{"name": a.Secret.Name, "namespace": a.Secret.Namespace}
 	}
 	for key, value := range a.Context {
-		if sensitive.Key(key) {
-			value = sensitive.Mask
+		if guard.SensitiveKey(key) {
+			value = guard.Mask
 		}
 		csi.Attributes[p.Redact(key)] = p.Redact(value)
 	}
 	inline := map[string]any{"accessModes": a.AccessModes, "csi": csi}
 	if len(a.MountFlags) > 0 {
 		var flags []string
-		for _, flag := range sensitive.MaskOptions(a.MountFlags) {
+		for _, flag := range guard.MaskOptions(a.MountFlags) {
 			flags = append(flags, p.Redact(flag))
 		}
 		inline["mountOptions"] = flags

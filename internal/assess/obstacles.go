@@ -8,8 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/flex2csi/flex2csi/internal/kubeobject"
-	"github.com/flex2csi/flex2csi/internal/release"
+	"github.com/flex2csi/flex2csi/internal/distribution"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // obstacles says what is in the way, of the cluster first.
@@ -22,14 +22,14 @@ func (r *Report) obstacles() {
 		return
 	}
 	for _, one := range r.Releases {
-		m, _ := release.Parse(one.Release)
-		for _, c := range []release.Capability{release.AdmissionPolicies(), release.Reconstruction(), release.StagingPath(), release.Eviction()} {
+		m, _ := distribution.ParseMinor(one.Release)
+		for _, c := range []distribution.ReleaseCapability{distribution.AdmissionPolicies(), distribution.Reconstruction(), distribution.StagingPath(), distribution.Eviction()} {
 			if !m.Has(c) {
 				r.Obstacles = append(r.Obstacles, lacks(one.Release, c))
 			}
 		}
 		if !one.Tested {
-			r.Obstacles = append(r.Obstacles, obstacle{What: "Kubernetes " + one.Release + " is not tested, only " + release.TestedText(), Do: "try one volume first; docs/migrate-guide.md"})
+			r.Obstacles = append(r.Obstacles, obstacle{What: "Kubernetes " + one.Release + " is not tested, only " + distribution.TestedText(), Do: "try one volume first; docs/migrate-guide.md"})
 		}
 	}
 	attaches := func(d driverItems) bool {
@@ -37,7 +37,7 @@ func (r *Report) obstacles() {
 	}
 	if names := r.attachThemselves; len(names) > 0 && slices.ContainsFunc(r.Drivers, attaches) {
 		r.Obstacles = append(r.Obstacles, obstacle{
-			What: fmt.Sprintf("the kubelets of %d nodes, such as %s, attach by themselves (no annotation %s), which they do not do for CSI drivers", len(names), names[0], kubeobject.ControllerAttaches),
+			What: fmt.Sprintf("the kubelets of %d nodes, such as %s, attach by themselves (no annotation %s), which they do not do for CSI drivers", len(names), names[0], objects.ControllerAttaches),
 			Do:   "set enableControllerAttachDetach: true in the kubelet's configuration, or use a CSI driver that attaches on the node, with attachRequired: false in its CSIDriver object (docs/install.md#the-vendors-driver-on-the-nodes)",
 		})
 	}
@@ -49,16 +49,16 @@ func (r *Report) obstacles() {
 // attachThemselves are the nodes of kubelets that attach by themselves.
 func attachThemselves(nodes []*corev1.Node) (names []string) {
 	for _, n := range nodes {
-		if kubeobject.AttachesItself(n) {
+		if objects.AttachesItself(n) {
 			names = append(names, n.Name)
 		}
 	}
 	return names
 }
 
-func lacks(minor string, c release.Capability) obstacle {
+func lacks(minor string, c distribution.ReleaseCapability) obstacle {
 	do := "see docs/limits.md#kubernetes"
-	if c.Name == release.Reconstruction().Name {
+	if c.Name == distribution.Reconstruction().Name {
 		do = "no migration is live: restart each pod once more, with --rolling or --offline (docs/migrate-guide.md)"
 	}
 	return obstacle{What: fmt.Sprintf("Kubernetes %s lacks %s: %s", minor, c.Name, c.Without), Do: do + ", or upgrade to " + c.Since.String() + " or later"}
@@ -119,8 +119,8 @@ const (
 // known.
 func (r *Report) live() bool {
 	return !slices.ContainsFunc(r.Releases, func(one clusterRelease) bool {
-		m, ok := release.Parse(one.Release)
-		return ok && !m.Has(release.Reconstruction())
+		m, ok := distribution.ParseMinor(one.Release)
+		return ok && !m.Has(distribution.Reconstruction())
 	})
 }
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/flex2csi/flex2csi/internal/release"
+	"github.com/flex2csi/flex2csi/internal/distribution"
 	"github.com/flex2csi/flex2csi/internal/report"
 )
 
@@ -134,7 +134,7 @@ func (e timeEstimate) String() string {
 	}
 	text := fmt.Sprintf("Migrating the %d PersistentVolumes that are ready, %d of them in use, one by one, takes %s by the figures of docs/migrate-guide.md#figures.", e.Volumes, e.WithPods, between)
 	if e.WithPods > 0 && !e.Live {
-		text += fmt.Sprintf(" Before Kubernetes %s no migration is live: the time in which each pod stops and starts again comes on top.", release.Reconstruction().Since)
+		text += fmt.Sprintf(" Before Kubernetes %s no migration is live: the time in which each pod stops and starts again comes on top.", distribution.Reconstruction().Since)
 	}
 	return text
 }
@@ -160,7 +160,7 @@ func (r *Report) page(sections ...report.Section) *report.Report {
 func (r *Report) owners() report.Section {
 	s := report.Section{Heading: "For the owners of the volumes"}
 	if len(r.Items) > 0 {
-		s.Notes = report.Notes("Each pod with a FlexVolume restarts once to come onto the bridge: when its owner wants if the old driver only mounts; all pods with its volumes at once if it attaches or maps them (docs/install.md, The vendor's driver on the nodes). A live migration restarts no pod; before Kubernetes " + release.Reconstruction().Since.String() + " none is live, and all pods of a claim restart together once more. Before flex2csi is removed, each restarts once more, whenever that suits.")
+		s.Notes = report.Notes("Each pod with a FlexVolume restarts once to come onto the bridge: when its owner wants if the old driver only mounts; all pods with its volumes at once if it attaches or maps them (docs/install.md, The vendor's driver on the nodes). A live migration restarts no pod; before Kubernetes " + distribution.Reconstruction().Since.String() + " none is live, and all pods of a claim restart together once more. Before flex2csi is removed, each restarts once more, whenever that suits.")
 	}
 	for _, result := range []itemResult{ready, installCSIDriver, checkCSIDriver, writeMapping, rewrite, replaceClass, unsupported} {
 		if slices.ContainsFunc(r.Items, func(i item) bool { return i.Result == result }) {

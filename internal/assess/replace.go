@@ -11,10 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
-	"github.com/flex2csi/flex2csi/internal/flexclass"
 	"github.com/flex2csi/flex2csi/internal/mapping"
 	"github.com/flex2csi/flex2csi/internal/migrate"
-	"github.com/flex2csi/flex2csi/internal/preset"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // ClassOptions are what the operator decides about StorageClasses.
@@ -42,7 +41,7 @@ type ClassPlan struct {
 
 // newClass is the StorageClass in place of another.
 type newClass struct {
-	old    *flexclass.Class
+	old    *objects.FlexClass
 	object *storagev1.StorageClass
 	// fillIn are the fields of object that only the operator knows, and what belongs there.
 	fillIn map[string]string
@@ -61,11 +60,11 @@ func (c *newClass) complete() bool { return len(c.fillIn) == 0 && c.blocked == "
 
 // ReplaceClasses makes the plan.
 func ReplaceClasses(in *Input, o *ClassOptions) (*ClassPlan, error) {
-	all, err := preset.All()
+	all, err := bridgeconfig.Presets()
 	if err != nil {
 		return nil, err
 	}
-	found := flexclass.Find(in.StorageClasses, in.PersistentVolumes, in.CSIDrivers)
+	found := objects.FindFlexClasses(in.StorageClasses, in.PersistentVolumes, in.CSIDrivers)
 	plan := &ClassPlan{source: in.Source, unread: in.Unread, options: o}
 	r := replacer{in, o, all, found, map[string]*newClass{}}
 	for _, old := range found.All() {
@@ -88,17 +87,17 @@ type replacer struct {
 	*Input
 	options *ClassOptions
 	presets presets
-	found   *flexclass.Classes
+	found   *objects.FlexClasses
 	classes map[string]*newClass // by the old name
 }
 
 // replace makes the class in place of one.
-func (r *replacer) replace(old *flexclass.Class) *newClass {
+func (r *replacer) replace(old *objects.FlexClass) *newClass {
 	c := &newClass{old: old, fillIn: map[string]string{}, named: map[itemKind]int{}}
 	csiDriver, expression, from := r.target(old)
 	c.object = replacement(old.StorageClass, old.Name+r.options.Suffix, csiDriver)
 	if r.found.IsEffectiveDefault(old.Name) { // of several that are marked the newest is it, which the new one would be
-		c.object.Annotations = map[string]string{flexclass.Default: "true"}
+		c.object.Annotations = map[string]string{objects.Default: "true"}
 	}
 	switch {
 	case csiDriver == "":
@@ -128,7 +127,7 @@ func replacement(old *storagev1.StorageClass, name, csiDriver string) *storagev1
 
 // target is the CSI driver of a class, and the translation of its parameters; empty: not
 // known. From is the preset that alone knows the driver.
-func (r *replacer) target(old *flexclass.Class) (csiDriver, expression, from string) {
+func (r *replacer) target(old *objects.FlexClass) (csiDriver, expression, from string) {
 	p, fits := r.presets.fit(old.FlexDriver, "")
 	configured := r.configured(old, p)
 	switch {
@@ -152,7 +151,7 @@ func (r *replacer) target(old *flexclass.Class) (csiDriver, expression, from str
 // the one that volumes of the class were migrated to, or that of the preset. Rook's
 // provisioner does not tell the name of its FlexVolume driver, which is that of the
 // operator's namespace.
-func (r *replacer) configured(old *flexclass.Class, p preset.Preset) *bridgeconfig.Driver {
+func (r *replacer) configured(old *objects.FlexClass, p bridgeconfig.Preset) *bridgeconfig.Driver {
 	if r.options.Config == nil {
 		return nil
 	}

@@ -10,9 +10,8 @@ import (
 	"strings"
 
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
-	"github.com/flex2csi/flex2csi/internal/flexclass"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/internal/report"
-	"github.com/flex2csi/flex2csi/internal/shell"
 )
 
 // Incomplete is an error if a class of the plan cannot be created as it is.
@@ -191,7 +190,7 @@ func (p *ClassPlan) classSteps() (all []classStep) {
 	}
 	for _, c := range p.classes {
 		if marks := defaultMarks(c.old); c.complete() && marks != "" {
-			all = append(all, classStep{"StorageClass " + c.old.Name + " is no longer the default", "kubectl annotate storageclass " + shell.Quote(c.old.Name) + marks})
+			all = append(all, classStep{"StorageClass " + c.old.Name + " is no longer the default", "kubectl annotate storageclass " + report.Quote(c.old.Name) + marks})
 		}
 	}
 	return all
@@ -200,7 +199,7 @@ func (p *ClassPlan) classSteps() (all []classStep) {
 // sameName replaces a class, which is immutable, by deleting it. The new one is in a file
 // before: if creating fails, the last command is to be repeated.
 func (p *ClassPlan) sameName(name string) string {
-	word, file, old := shell.Quote(name), shell.Quote("storageclass-"+name+".yaml"), shell.Quote("storageclass-"+name+".old.yaml")
+	word, file, old := report.Quote(name), report.Quote("storageclass-"+name+".yaml"), report.Quote("storageclass-"+name+".old.yaml")
 	return strings.Join([]string{
 		"kubectl get storageclass " + word + " -o yaml >" + old,
 		p.options.Command + " " + word + " -o yaml >" + file,
@@ -210,8 +209,8 @@ func (p *ClassPlan) sameName(name string) string {
 }
 
 // defaultMarks removes the annotations that a class has as the default.
-func defaultMarks(c *flexclass.Class) (marks string) {
-	for _, key := range []string{flexclass.Default, flexclass.BetaDefault} {
+func defaultMarks(c *objects.FlexClass) (marks string) {
+	for _, key := range []string{objects.Default, objects.BetaDefault} {
 		if c.Annotations[key] == "true" {
 			marks += " " + key + "-"
 		}
@@ -222,7 +221,7 @@ func defaultMarks(c *flexclass.Class) (marks string) {
 func quoted(names []string) string {
 	all := make([]string, len(names))
 	for i, name := range names {
-		all[i] = shell.Quote(name)
+		all[i] = report.Quote(name)
 	}
 	return strings.Join(all, " ")
 }

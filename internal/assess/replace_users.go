@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/flex2csi/flex2csi/internal/kubeobject"
-	"github.com/flex2csi/flex2csi/internal/shell"
+	"github.com/flex2csi/flex2csi/internal/objects"
+	"github.com/flex2csi/flex2csi/internal/report"
 )
 
 // A classStep is what is to be done with an object that names a class.
@@ -35,7 +35,7 @@ func (r *replacer) users() (all []classStep) {
 		all = append(all, r.workload(w)...)
 	}
 	for _, p := range r.Pods {
-		if metav1.GetControllerOf(p) != nil || kubeobject.PodFinished(p) {
+		if metav1.GetControllerOf(p) != nil || objects.PodFinished(p) {
 			continue
 		}
 		if len(r.ephemeral("Pod "+p.Namespace+"/"+p.Name, "/spec", &p.Spec)) > 0 {
@@ -167,7 +167,7 @@ func patch(ops []patchOp) string {
 	if err != nil {
 		return ""
 	}
-	return "--type=json -p " + shell.Quote(string(text))
+	return "--type=json -p " + report.Quote(string(text))
 }
 
 // kubectl is a command for an object; empty if its names are not valid: a file may have any.

@@ -4,9 +4,9 @@ import (
 	"context"
 	"path/filepath"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/lifecycle"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
@@ -118,7 +118,7 @@ func (on callouts) requireThisNode(node string) error {
 
 // DeviceName is what the kubelet passes around as the device. It is no path,
 // on purpose: the kubelet would look whether the device is in use.
-func DeviceName(v *csivol.Volume) string { return attachment.DevicePrefix + v.Handle }
+func DeviceName(v *csivol.Volume) string { return objects.DevicePrefix + v.Handle }
 
 // requireAttached answers isattached, never with no: the kubelet would take that for
 // detached, drop the volume and attach it again. What is not known is a Failure.

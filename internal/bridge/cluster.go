@@ -5,8 +5,8 @@ import (
 
 	storagev1 "k8s.io/api/storage/v1"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
@@ -99,7 +99,7 @@ func (b *Bridge) mayHave(r *volstate.Record) bool {
 
 // object returns the name of the VolumeAttachment of a volume to this node.
 func (b *Bridge) object(key csivol.Key) string {
-	return attachment.Name(key.Handle, key.Driver, b.NodeName)
+	return objects.AttachmentName(key.Handle, key.Driver, b.NodeName)
 }
 
 // renamed returns an error if a volume is attached under an earlier name of this node.

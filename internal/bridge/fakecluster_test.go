@@ -9,9 +9,9 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -66,7 +66,7 @@ func (c *fakeCluster) begin(method string, a *csivol.Attachment) (injected error
 
 func (c *fakeCluster) Attach(ctx context.Context, a *csivol.Attachment) (csivol.Attached, error) {
 	injected, arrives := c.begin("Attach", a)
-	name := attachment.Name(a.Handle, a.Driver, a.Node)
+	name := objects.AttachmentName(a.Handle, a.Driver, a.Node)
 	if arrives {
 		c.request(name, a, true)
 	}
@@ -80,7 +80,7 @@ func (c *fakeCluster) Await(ctx context.Context, a *csivol.Attachment) (csivol.A
 	if injected, _ := c.begin("Await", a); injected != nil {
 		return csivol.Attached{}, injected
 	}
-	return c.wait(ctx, attachment.Name(a.Handle, a.Driver, a.Node))
+	return c.wait(ctx, objects.AttachmentName(a.Handle, a.Driver, a.Node))
 }
 
 // request makes an object unless there is one.
@@ -135,7 +135,7 @@ func (c *fakeCluster) wait(ctx context.Context, name string) (csivol.Attached, e
 
 func (c *fakeCluster) Detach(ctx context.Context, a *csivol.Attachment) error {
 	injected, arrives := c.begin("Detach", a)
-	name := cmp.Or(a.Object, attachment.Name(a.Handle, a.Driver, a.Node))
+	name := cmp.Or(a.Object, objects.AttachmentName(a.Handle, a.Driver, a.Node))
 	c.mu.Lock()
 	o := c.objects[name]
 	if arrives && o != nil && o.ours {
@@ -154,7 +154,7 @@ func (c *fakeCluster) Detach(ctx context.Context, a *csivol.Attachment) error {
 func (c *fakeCluster) Lost(a *csivol.Attachment) (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	o := c.objects[cmp.Or(a.Object, attachment.Name(a.Handle, a.Driver, a.Node))]
+	o := c.objects[cmp.Or(a.Object, objects.AttachmentName(a.Handle, a.Driver, a.Node))]
 	return o == nil || !o.done || o.deleting, nil
 }
 

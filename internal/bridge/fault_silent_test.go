@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/bridge"
-	"github.com/flex2csi/flex2csi/internal/nodevolumes"
+	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 )
 
@@ -127,7 +127,7 @@ func TestSilentServer(t *testing.T) {
 	// None of these wait.
 	begin = time.Now()
 	b.Status()
-	document := nodevolumes.Of("node-1", "boot-1", "v", begin, b.Records(), b.KubeletStaging)
+	document := bridgestatus.NodeVolumesOf("node-1", "boot-1", "v", begin, b.Records(), b.KubeletStaging)
 	for _, r := range b.Records() {
 		b.KubeletTook(r)
 	}

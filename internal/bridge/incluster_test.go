@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
@@ -86,7 +86,7 @@ func (n *clusterNode) hurried() {
 	n.bridge.Drivers.All[0].Timeout = 20 * time.Millisecond
 }
 
-var objectName = attachment.Name("h1", "csi.example.com", "node-1")
+var objectName = objects.AttachmentName("h1", "csi.example.com", "node-1")
 
 func TestAttachInCluster(t *testing.T) {
 	n := newClusterNode(t)

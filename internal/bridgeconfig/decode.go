@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/strict"
-	"github.com/flex2csi/flex2csi/internal/strict/strictyaml"
-	"github.com/flex2csi/flex2csi/internal/trust"
+
+	"github.com/flex2csi/flex2csi/internal/hostfile"
 	"github.com/flex2csi/flex2csi/internal/yamltext"
 )
 
@@ -18,14 +18,14 @@ type Check func(*Configuration) []strict.Fault
 // A Loader loads configurations. The zero value does not check owner and mode of the file.
 type Loader struct {
 	// Others says what users other than root may do with the file.
-	Others trust.Others
+	Others hostfile.Others
 	// Timeout is the default timeout of RPCs; zero: [DefaultTimeout].
 	Timeout time.Duration
 }
 
 // Load reads, decodes and validates the configuration at path.
 func (l Loader) Load(path string, checks ...Check) (*Configuration, error) {
-	data, err := trust.ReadFile(path, l.Others, MaxSize)
+	data, err := hostfile.ReadTrusted(path, l.Others, MaxSize)
 	if err != nil {
 		return nil, fmt.Errorf("read configuration %s: %w", path, err)
 	}
@@ -37,21 +37,21 @@ func (l Loader) Load(path string, checks ...Check) (*Configuration, error) {
 }
 
 // Read reads the input of Decode, up to its limit.
-func Read(r io.Reader) ([]byte, error) { return trust.Read(r, MaxSize) }
+func Read(r io.Reader) ([]byte, error) { return hostfile.ReadLimited(r, MaxSize) }
 
 // Decode returns the configuration in data, with defaults for missing fields.
 // Its error is a [*strict.InvalidError] with all faults, from the first line of
 // the file to the last.
 func (l Loader) Decode(data []byte, checks ...Check) (*Configuration, error) {
-	root, err := strictyaml.Parse(data)
+	root, err := yamltext.Parse(data)
 	if err != nil {
 		return nil, err
 	}
-	if kind := strictyaml.KindOf(root); kind != strict.Object {
+	if kind := yamltext.KindOf(root); kind != strict.Object {
 		return nil, &strict.InvalidError{Faults: []strict.Fault{{Message: "want a YAML object but got " + kind.Describe(root.Value)}}}
 	}
 
-	c, d := &Configuration{}, &strictyaml.Decoder{}
+	c, d := &Configuration{}, &yamltext.Decoder{}
 	d.Decode(root, c)
 	d.Add(versionFaults(c))
 	if d.Focus("apiVersion", "kind") {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
-	"github.com/flex2csi/flex2csi/internal/trust"
+	"github.com/flex2csi/flex2csi/internal/hostfile"
 )
 
 const loaded = `apiVersion: flex2csi.io/v1alpha1
@@ -33,7 +33,7 @@ func TestLoader(t *testing.T) {
 	if got := c.Drivers[0].Timeout; got != 5*time.Minute {
 		t.Errorf("the timeout is %v, want 5m", got)
 	}
-	if _, err := (bridgeconfig.Loader{Others: trust.MayRead}).Load(path); err == nil || !strings.Contains(err.Error(), "(chmod go-w)") {
+	if _, err := (bridgeconfig.Loader{Others: hostfile.MayRead}).Load(path); err == nil || !strings.Contains(err.Error(), "(chmod go-w)") {
 		t.Errorf("what others can change is loaded: %v", err)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/flex2csi/flex2csi/internal/strict"
-	"github.com/flex2csi/flex2csi/internal/strict/strictyaml"
+	"github.com/flex2csi/flex2csi/internal/yamltext"
 )
 
 // An OpenPlace is a placeholder in the value of a preset: <fill in NAME (what it
@@ -25,7 +25,7 @@ const OpenMark = "<fill in "
 
 // OpenPlaces returns those in data, in the order of the file.
 func OpenPlaces(data []byte) ([]OpenPlace, error) {
-	root, err := strictyaml.Parse(data)
+	root, err := yamltext.Parse(data)
 	if err != nil {
 		return nil, err
 	}
@@ -52,10 +52,10 @@ func Fill(data, name, value string) string {
 }
 
 func openPlaces(path string, n *yaml.Node, found []OpenPlace) []OpenPlace {
-	for key, value := range strictyaml.Members(n) {
+	for key, value := range yamltext.Members(n) {
 		found = openPlaces(strict.Join(path, key), value, found)
 	}
-	for i, item := range strictyaml.Items(n) {
+	for i, item := range yamltext.Items(n) {
 		found = openPlaces(strict.Index(path, i), item, found)
 	}
 	for text := n.Value; ; {

@@ -14,11 +14,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/csivol"
-	"github.com/flex2csi/flex2csi/internal/kubeobject"
+	"github.com/flex2csi/flex2csi/internal/objects"
+
 	"github.com/flex2csi/flex2csi/internal/volumelog"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
@@ -180,7 +180,7 @@ func (c *Controller) isAttached(ctx context.Context, flexDriver string, call *fl
 			return gone, err
 		}
 	}
-	found, err := c.Cluster.GetAttachment(ctx, attachment.Name(a.Handle, a.Driver, a.Node))
+	found, err := c.Cluster.GetAttachment(ctx, objects.AttachmentName(a.Handle, a.Driver, a.Node))
 	if err != nil {
 		return false, err
 	}
@@ -217,14 +217,14 @@ func (c *Controller) detach(ctx context.Context, flexDriver string, call *flex.C
 		return err
 	}
 	for i := range all {
-		if attachment.FlexDriver(&all[i]) != flexDriver {
+		if objects.AttachmentFlexDriver(&all[i]) != flexDriver {
 			continue
 		}
 		volumelog.Learn(ctx, subject(&all[i]))
 		if err := c.requireUnused(ctx, flexDriver, call); err != nil {
 			return err
 		}
-		if err := c.Attacher.Detach(ctx, attachment.Volume(&all[i])); err != nil {
+		if err := c.Attacher.Detach(ctx, objects.AttachmentVolume(&all[i])); err != nil {
 			return err
 		}
 	}
@@ -241,7 +241,7 @@ func (c *Controller) requireUnused(ctx context.Context, flexDriver string, call 
 	if err != nil {
 		return err
 	}
-	if n == nil || !kubeobject.NodeReady(n) || !kubeobject.VolumeInUse(n, kubeobject.FlexVolumeName(flexDriver, call.VolumeName)) {
+	if n == nil || !objects.NodeReady(n) || !objects.VolumeInUse(n, objects.FlexVolumeName(flexDriver, call.VolumeName)) {
 		return nil
 	}
 	return flex.Errorf(flex.CodeFailedPrecondition, "volume %s is in use on node %s, which is ready, and is not detached; it will be when the kubelet there has unmounted it", call.VolumeName, call.NodeName)

@@ -11,10 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -67,7 +67,7 @@ func TestTwoCSIDrivers(t *testing.T) {
 			t.Errorf("isattached: %+v", s)
 		}
 	}
-	want := []string{attachment.Name("vol", csiDriver, "node-1"), attachment.Name("vol", share, "node-1")}
+	want := []string{objects.AttachmentName("vol", csiDriver, "node-1"), objects.AttachmentName("vol", share, "node-1")}
 	slices.Sort(want)
 	if got := slices.Sorted(slices.Values(c.names())); !slices.Equal(got, want) {
 		t.Errorf("attached: %v, want %v", got, want)
@@ -179,18 +179,18 @@ func TestDetach(t *testing.T) {
 			code: flex.CodeFailedPrecondition, left: true,
 		},
 		"the node is gone":  {},
-		"made by the node":  {node: []func(*corev1.Node){ready}, change: func(a *storagev1.VolumeAttachment) { a.Labels[attachment.AttachedByLabel] = attachment.AttachedByNode }},
+		"made by the node":  {node: []func(*corev1.Node){ready}, change: func(a *storagev1.VolumeAttachment) { a.Labels[objects.AttachedByLabel] = objects.AttachedByNode }},
 		"of another driver": {node: []func(*corev1.Node){ready}, driver: "example.com/other", left: true},
 		"not configured (any more)": {
 			node: []func(*corev1.Node){ready}, driver: "example.com/gone",
 			change: func(a *storagev1.VolumeAttachment) {
-				a.Annotations[attachment.FlexDriverAnnotation] = "example.com/gone"
+				a.Annotations[objects.FlexDriverAnnotation] = "example.com/gone"
 			},
 		},
 		"the API server is away": {err: flex.Errorf(flex.CodeUnavailable, "away"), code: flex.CodeUnavailable, left: true},
 	} {
 		c := newCluster()
-		a := old("node-1", attachment.AttachedByController)
+		a := old("node-1", objects.AttachedByController)
 		if test.change != nil {
 			test.change(a)
 		}
@@ -364,7 +364,7 @@ func TestAttachableModes(t *testing.T) {
 	if s := call(t, k, flexDriver, "attach", options, "node-1"); s.Status != flex.StatusSuccess {
 		t.Fatalf("attach: %+v", s)
 	}
-	modes := c.attachments[attachment.Name("vol", csiDriver, "node-1")].Spec.Source.InlineVolumeSpec.AccessModes
+	modes := c.attachments[objects.AttachmentName("vol", csiDriver, "node-1")].Spec.Source.InlineVolumeSpec.AccessModes
 	if len(modes) != 1 || modes[0] != corev1.ReadOnlyMany {
 		t.Errorf("attached as %v", modes)
 	}

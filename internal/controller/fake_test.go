@@ -13,10 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/controller"
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -89,12 +89,12 @@ func old(node, by string) *storagev1.VolumeAttachment {
 
 // made is one as internal/kube makes it, attached.
 func made(a *csivol.Attachment, by string, at time.Time) *storagev1.VolumeAttachment {
-	name := attachment.Name(a.Handle, a.Driver, a.Node)
+	name := objects.AttachmentName(a.Handle, a.Driver, a.Node)
 	o := &storagev1.VolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(at),
-			Labels:      map[string]string{attachment.ManagedByLabel: attachment.ManagedBy, attachment.AttachedByLabel: by},
-			Annotations: map[string]string{attachment.FlexDriverAnnotation: a.FlexDriver, attachment.PersistentVolumeAnnotation: a.Name, attachment.PodAnnotation: a.Pod.Namespace + "/" + a.Pod.Name},
+			Labels:      map[string]string{objects.ManagedByLabel: objects.ManagedBy, objects.AttachedByLabel: by},
+			Annotations: map[string]string{objects.FlexDriverAnnotation: a.FlexDriver, objects.PersistentVolumeAnnotation: a.Name, objects.PodAnnotation: a.Pod.Namespace + "/" + a.Pod.Name},
 		},
 		Spec: storagev1.VolumeAttachmentSpec{Attacher: a.Driver, NodeName: a.Node, Source: storagev1.VolumeAttachmentSource{
 			InlineVolumeSpec: &corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{
@@ -151,7 +151,7 @@ func (c *cluster) ListAttachments(_ context.Context, ours bool) (all []storagev1
 func (c *cluster) FindAttachments(ctx context.Context, pv, node string) ([]storagev1.VolumeAttachment, error) {
 	all, err := c.ListAttachments(ctx, true)
 	return slices.DeleteFunc(all, func(a storagev1.VolumeAttachment) bool {
-		return attachment.PersistentVolume(&a) != pv || a.Spec.NodeName != node
+		return objects.AttachmentPersistentVolume(&a) != pv || a.Spec.NodeName != node
 	}), err
 }
 
@@ -219,14 +219,14 @@ func (c *cluster) Attach(ctx context.Context, a *csivol.Attachment) (csivol.Atta
 	if c.attachErr != nil {
 		return csivol.Attached{}, c.attachErr
 	}
-	name := attachment.Name(a.Handle, a.Driver, a.Node)
+	name := objects.AttachmentName(a.Handle, a.Driver, a.Node)
 	c.mu.Lock()
 	known, ok := c.attachments[name]
 	c.mu.Unlock()
 	if ok {
-		return csivol.Attached{Object: name, Ours: true, Name: attachment.PersistentVolume(&known)}, nil
+		return csivol.Attached{Object: name, Ours: true, Name: objects.AttachmentPersistentVolume(&known)}, nil
 	}
-	c.put(made(a, attachment.AttachedByController, time.Now()))
+	c.put(made(a, objects.AttachedByController, time.Now()))
 	return csivol.Attached{Object: name, Ours: true, Name: a.Name}, nil
 }
 
@@ -236,7 +236,7 @@ func (c *cluster) Detach(_ context.Context, a *csivol.Attachment) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.attachments, attachment.Name(a.Handle, a.Driver, a.Node))
+	delete(c.attachments, objects.AttachmentName(a.Handle, a.Driver, a.Node))
 	return nil
 }
 
@@ -246,7 +246,7 @@ func (c *cluster) Lost(a *csivol.Attachment) (bool, error) {
 	if c.unknown {
 		return false, flex.Errorf(flex.CodeUnavailable, "nothing has been seen yet")
 	}
-	return !c.attachments[attachment.Name(a.Handle, a.Driver, a.Node)].Status.Attached, nil
+	return !c.attachments[objects.AttachmentName(a.Handle, a.Driver, a.Node)].Status.Attached, nil
 }
 
 // newController answers for one driver.

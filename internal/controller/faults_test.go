@@ -14,9 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/controller"
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -37,7 +37,7 @@ func TestEachRequestFails(t *testing.T) {
 		}},
 		"check": {3, func(t *testing.T, c *cluster) bool {
 			c.pods["node-1"] = []corev1.Pod{user()}
-			a := old("node-1", attachment.AttachedByNode)
+			a := old("node-1", objects.AttachedByNode)
 			f := controller.Check(t.Context(), a, c, time.Now())
 			return f.State != controller.Unknown || !strings.Contains(f.Reason, "away") || f.VolumeAttachment != a
 		}},
@@ -48,7 +48,7 @@ func TestEachRequestFails(t *testing.T) {
 	} {
 		for n := 1; ; n++ {
 			c := newCluster()
-			c.put(old("node-1", attachment.AttachedByController))
+			c.put(old("node-1", objects.AttachedByController))
 			c.failAt = n
 			ok := op.do(t, c)
 			if ok != (n > op.requests) || !ok && len(c.names()) != 1 {
@@ -76,7 +76,7 @@ func TestIsAttachedAsks(t *testing.T) {
 		return *s.Attached, c.asked - before
 	}
 	c := newCluster()
-	c.put(old("node-1", attachment.AttachedByController))
+	c.put(old("node-1", objects.AttachedByController))
 	if yes, asked := is(c, false); !yes || asked != 0 {
 		t.Errorf("what has been seen: %t, %d requests", yes, asked)
 	}
@@ -88,7 +88,7 @@ func TestIsAttachedAsks(t *testing.T) {
 		"of another node": func(a *storagev1.VolumeAttachment) { a.Spec.NodeName = "node-2" },
 		"not attached":    func(a *storagev1.VolumeAttachment) { a.Status.Attached = false },
 	} {
-		a := old("node-1", attachment.AttachedByController)
+		a := old("node-1", objects.AttachedByController)
 		spoil(a)
 		c.put(a)
 		if yes, _ := is(c, false); yes {
@@ -119,7 +119,7 @@ func TestAttachTakesTheName(t *testing.T) {
 func TestDetachTakesAll(t *testing.T) {
 	c := newCluster()
 	for _, handle := range []string{"vol", "vol-before"} {
-		c.put(named(handle, "node-1", attachment.AttachedByController))
+		c.put(named(handle, "node-1", objects.AttachedByController))
 	}
 	if s := call(t, newController(c), flexDriver, "detach", "pv", "node-1"); s.Status != flex.StatusSuccess || len(c.names()) != 0 {
 		t.Errorf("%+v, left: %v", s, c.names())
@@ -129,7 +129,7 @@ func TestDetachTakesAll(t *testing.T) {
 // named is an old attachment of another volume of the same PersistentVolume.
 func named(handle, node, by string) *storagev1.VolumeAttachment {
 	a := old(node, by)
-	a.Name = attachment.Name(handle, csiDriver, node)
+	a.Name = objects.AttachmentName(handle, csiDriver, node)
 	a.UID = types.UID(a.Name)
 	a.Spec.Source.InlineVolumeSpec.CSI.VolumeHandle = handle
 	return a
@@ -158,17 +158,17 @@ func TestLeaked(t *testing.T) {
 func TestCheckDetails(t *testing.T) {
 	now := time.Now()
 	c := newCluster()
-	a := old("node-1", attachment.AttachedByNode)
+	a := old("node-1", objects.AttachedByNode)
 	a.CreationTimestamp = metav1.NewTime(now.Add(-10 * time.Minute))
 	if f := controller.Check(t.Context(), a, c, now); f.State != controller.Unused || c.asked != 2 {
 		t.Errorf("after ten minutes: %s, %d requests; want the node and its pods asked for", f.State, c.asked)
 	}
-	delete(a.Annotations, attachment.PersistentVolumeAnnotation)
+	delete(a.Annotations, objects.PersistentVolumeAnnotation)
 	c.pods["node-1"], c.asked = []corev1.Pod{pod("x")}, 0
 	if f := controller.Check(t.Context(), a, c, now); f.State != controller.Unused || c.asked != 2 {
 		t.Errorf("without a PersistentVolume: %s, %d requests", f.State, c.asked)
 	}
-	b := old("node-1", attachment.AttachedByNode)
+	b := old("node-1", objects.AttachedByNode)
 	c.pods["node-1"] = []corev1.Pod{pod("x", corev1.Volume{Name: "pv", VolumeSource: corev1.VolumeSource{FlexVolume: &corev1.FlexVolumeSource{Driver: "example.com/other"}}})}
 	if f := controller.Check(t.Context(), b, c, now); f.State != controller.Unused || !c.stale {
 		t.Errorf("an inline volume of another driver: %s, with a fresh PersistentVolume: %t", f.State, !c.stale)
@@ -187,7 +187,7 @@ func TestCheckDetails(t *testing.T) {
 // tenth round, and the first, looks at the pods of nodes that are alive.
 func TestRun(t *testing.T) {
 	c := newCluster()
-	c.put(old("node-1", attachment.AttachedByNode))
+	c.put(old("node-1", objects.AttachedByNode))
 	ctx, cancel := context.WithCancel(t.Context())
 	var looked []int // the rounds that asked for pods
 	rounds := 0
@@ -215,7 +215,7 @@ func TestSweepMany(t *testing.T) {
 	c := newCluster()
 	c.nodes["node-1"], c.nodes["node-2"] = node("node-1", outOfService), node("node-2", outOfService)
 	for i := range 25 {
-		c.put(named(fmt.Sprintf("vol-%d", i), fmt.Sprintf("node-%d", 1+i%2), attachment.AttachedByNode))
+		c.put(named(fmt.Sprintf("vol-%d", i), fmt.Sprintf("node-%d", 1+i%2), objects.AttachedByNode))
 	}
 	found, err := controller.Look(t.Context(), c)
 	if err != nil || len(found) != 25 || c.podsOf != 2 {
@@ -238,7 +238,7 @@ func TestSweepMany(t *testing.T) {
 func TestSweepFails(t *testing.T) {
 	c := newCluster()
 	c.nodes["node-1"] = node("node-1", outOfService)
-	stays, goes := named("stays", "node-1", attachment.AttachedByNode), named("goes", "node-1", attachment.AttachedByNode)
+	stays, goes := named("stays", "node-1", objects.AttachedByNode), named("goes", "node-1", objects.AttachedByNode)
 	c.put(stays)
 	c.put(goes)
 	s, _ := newSweeper(c)
@@ -268,11 +268,11 @@ func TestQuickLook(t *testing.T) {
 		"not ready":     {func(c *cluster, _ *storagev1.VolumeAttachment) { c.nodes["node-1"] = node("node-1") }, controller.NodeNotReady},
 		"being deleted": {func(_ *cluster, a *storagev1.VolumeAttachment) { a.DeletionTimestamp = &metav1.Time{Time: time.Now()} }, controller.BeingDeleted},
 		"with attach:true": {func(_ *cluster, a *storagev1.VolumeAttachment) {
-			a.Labels[attachment.AttachedByLabel] = attachment.AttachedByController
+			a.Labels[objects.AttachedByLabel] = objects.AttachedByController
 		}, controller.Forgotten},
 	} {
 		c := newCluster()
-		a := old("node-1", attachment.AttachedByNode)
+		a := old("node-1", objects.AttachedByNode)
 		test.change(c, a)
 		c.put(a)
 		s, _ := newSweeper(c)
@@ -292,7 +292,7 @@ func TestQuickLook(t *testing.T) {
 	if _, err := controller.Look(t.Context(), c); err != nil || c.asked != 1 {
 		t.Errorf("with no attachment %d requests, %v", c.asked, err)
 	}
-	c.put(old("node-1", attachment.AttachedByNode))
+	c.put(old("node-1", objects.AttachedByNode))
 	if found, err := controller.Look(t.Context(), c); err != nil || len(found) != 1 || found[0].State != controller.Unused {
 		t.Errorf("Look is a full round: %+v, %v", found, err)
 	}
@@ -302,7 +302,7 @@ func TestQuickLook(t *testing.T) {
 func TestPodsNotRead(t *testing.T) {
 	c := newCluster()
 	for _, handle := range []string{"a", "b"} {
-		c.put(named(handle, "node-1", attachment.AttachedByNode))
+		c.put(named(handle, "node-1", objects.AttachedByNode))
 	}
 	c.failAt = 3 // after the attachments and the nodes
 	found, err := controller.Look(t.Context(), c)
@@ -314,7 +314,7 @@ func TestPodsNotRead(t *testing.T) {
 // TestDisableForceDetach leaves alone what is on a node that is not ready, and nothing else.
 func TestDisableForceDetach(t *testing.T) {
 	c := newCluster()
-	c.put(old("node-1", attachment.AttachedByNode))
+	c.put(old("node-1", objects.AttachedByNode))
 	c.nodes["node-1"] = node("node-1", outOfService)
 	s, _ := newSweeper(c)
 	s.DisableForceDetachOnTimeout = true

@@ -9,9 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
-	"github.com/flex2csi/flex2csi/internal/kubeobject"
+	"github.com/flex2csi/flex2csi/internal/objects"
+
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -104,7 +104,7 @@ func check(ctx context.Context, a *storagev1.VolumeAttachment, e Evidence, now t
 	if err != nil {
 		return "", "", err
 	}
-	dead := n == nil || kubeobject.NodeOutOfService(n) && !kubeobject.NodeReady(n)
+	dead := n == nil || objects.NodeOutOfService(n) && !objects.NodeReady(n)
 	if !dead {
 		if state, reason := claimed(a, n); state != "" {
 			return state, reason, nil
@@ -122,9 +122,9 @@ func check(ctx context.Context, a *storagev1.VolumeAttachment, e Evidence, now t
 		return OutOfService, fmt.Sprintf("node %s has the taint node.kubernetes.io/out-of-service", a.Spec.NodeName), nil
 	case now.Sub(a.CreationTimestamp.Time) < settle:
 		return InUse, "it was made a moment ago", nil
-	case attachment.AttachedBy(a) == attachment.AttachedByController:
+	case objects.AttachedBy(a) == objects.AttachedByController:
 		return Forgotten, fmt.Sprintf("kube-controller-manager does not have it on node %s, and no pod there uses it", a.Spec.NodeName), nil
-	case !kubeobject.NodeReady(n):
+	case !objects.NodeReady(n):
 		return NodeNotReady, fmt.Sprintf("node %s is not ready, and the API server has no pod on it that uses the volume", a.Spec.NodeName), nil
 	}
 	return Unused, fmt.Sprintf("no pod of node %s uses it; does flex2csi run there?", a.Spec.NodeName), nil
@@ -133,18 +133,18 @@ func check(ctx context.Context, a *storagev1.VolumeAttachment, e Evidence, now t
 func deletion(a *storagev1.VolumeAttachment, now time.Time) string {
 	text := fmt.Sprintf("for %s", now.Sub(a.DeletionTimestamp.Time).Round(time.Second))
 	if e := a.Status.DetachError; e != nil {
-		return text + ": " + attachment.ErrorText(e)
+		return text + ": " + objects.AttachmentErrorText(e)
 	}
 	return text
 }
 
 // claimed returns the state according to the status of a node that is alive.
 func claimed(a *storagev1.VolumeAttachment, n *corev1.Node) (AttachmentState, string) {
-	csi, flexVolume := kubeobject.CSIVolumeName(a.Spec.Attacher, attachment.Handle(a)), kubeobject.FlexVolumeName(attachment.FlexDriver(a), attachment.PersistentVolume(a))
+	csi, flexVolume := objects.CSIVolumeName(a.Spec.Attacher, objects.AttachmentHandle(a)), objects.FlexVolumeName(objects.AttachmentFlexDriver(a), objects.AttachmentPersistentVolume(a))
 	for _, list := range []struct {
 		name string
 		has  func(*corev1.Node, corev1.UniqueVolumeName) bool
-	}{{"volumesInUse", kubeobject.VolumeInUse}, {"volumesAttached", kubeobject.VolumeAttached}} {
+	}{{"volumesInUse", objects.VolumeInUse}, {"volumesAttached", objects.VolumeAttached}} {
 		if list.has(n, csi) {
 			return Adopted, fmt.Sprintf("%s of node %s has it as a CSI volume", list.name, n.Name)
 		}
@@ -163,12 +163,12 @@ func user(ctx context.Context, a *storagev1.VolumeAttachment, e Evidence, dead b
 		return "", err
 	}
 	pods = slices.DeleteFunc(slices.Clone(pods), func(p corev1.Pod) bool {
-		return kubeobject.PodFinished(&p) || dead && p.DeletionTimestamp != nil
+		return objects.PodFinished(&p) || dead && p.DeletionTimestamp != nil
 	})
 	if len(pods) == 0 {
 		return "", nil
 	}
-	claim, err := claimOf(ctx, attachment.PersistentVolume(a), e)
+	claim, err := claimOf(ctx, objects.AttachmentPersistentVolume(a), e)
 	if err != nil {
 		return "", err
 	}
@@ -198,7 +198,7 @@ func claimOf(ctx context.Context, volume string, e Evidence) (csivol.ObjectRef, 
 // uses reports whether a pod uses the volume: by its claim, as an inline volume, or,
 // since the PersistentVolume may be deleted, as the pod that it was attached for.
 func uses(p *corev1.Pod, a *storagev1.VolumeAttachment, claim csivol.ObjectRef) bool {
-	inline := kubeobject.InlineFlexVolume(p, attachment.PersistentVolume(a))
-	return p.Namespace+"/"+p.Name == attachment.Pod(a) || kubeobject.PodUsesClaim(p, claim.Namespace, claim.Name) ||
-		inline != nil && inline.Driver == attachment.FlexDriver(a)
+	inline := objects.InlineFlexVolume(p, objects.AttachmentPersistentVolume(a))
+	return p.Namespace+"/"+p.Name == objects.AttachmentPod(a) || objects.PodUsesClaim(p, claim.Namespace, claim.Name) ||
+		inline != nil && inline.Driver == objects.AttachmentFlexDriver(a)
 }

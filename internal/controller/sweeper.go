@@ -13,9 +13,9 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
-	"github.com/flex2csi/flex2csi/internal/kubeobject"
+	"github.com/flex2csi/flex2csi/internal/objects"
+
 	"github.com/flex2csi/flex2csi/internal/volumelog"
 )
 
@@ -130,7 +130,7 @@ func (s *Sweeper) look(ctx context.Context, full bool) ([]Finding, error) {
 	}
 	// Node by node, so that only the pods of one node are in memory.
 	slices.SortFunc(all, func(a, b storagev1.VolumeAttachment) int {
-		return cmp.Or(cmp.Compare(a.Spec.NodeName, b.Spec.NodeName), cmp.Compare(attachment.PersistentVolume(&a), attachment.PersistentVolume(&b)), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(a.Spec.NodeName, b.Spec.NodeName), cmp.Compare(objects.AttachmentPersistentVolume(&a), objects.AttachmentPersistentVolume(&b)), cmp.Compare(a.Name, b.Name))
 	})
 	seen := &seen{Evidence: s.View, nodes: map[string]*corev1.Node{}}
 	for i := range nodes {
@@ -141,7 +141,7 @@ func (s *Sweeper) look(ctx context.Context, full bool) ([]Finding, error) {
 	for i := range all {
 		a := &all[i]
 		n := seen.nodes[a.Spec.NodeName]
-		if !full && attachment.AttachedBy(a) == attachment.AttachedByNode && a.DeletionTimestamp == nil && n != nil && kubeobject.NodeReady(n) && !kubeobject.NodeOutOfService(n) {
+		if !full && objects.AttachedBy(a) == objects.AttachedByNode && a.DeletionTimestamp == nil && n != nil && objects.NodeReady(n) && !objects.NodeOutOfService(n) {
 			f, ok := before[a.Name]
 			if !ok {
 				f = Finding{State: InUse, Reason: "its node is there"}
@@ -201,8 +201,8 @@ func (s *Sweeper) sweep(ctx context.Context, f Finding) {
 		log.Info("left alone", "state", f.State, "now", again.State, "reason", again.Reason)
 		return
 	}
-	log.Info("deleting an unused VolumeAttachment", "state", f.State, "reason", f.Reason, "attachedBy", attachment.AttachedBy(f.VolumeAttachment))
-	if err := s.Delete(ctx, attachment.Volume(f.VolumeAttachment)); err != nil {
+	log.Info("deleting an unused VolumeAttachment", "state", f.State, "reason", f.Reason, "attachedBy", objects.AttachedBy(f.VolumeAttachment))
+	if err := s.Delete(ctx, objects.AttachmentVolume(f.VolumeAttachment)); err != nil {
 		log.Warn("the VolumeAttachment is not deleted yet", "error", err)
 		return
 	}
@@ -217,7 +217,7 @@ func (s *Sweeper) sweep(ctx context.Context, f Finding) {
 
 // subject returns what a VolumeAttachment tells of its volume.
 func subject(a *storagev1.VolumeAttachment) volumelog.Subject {
-	return volumelog.Subject{PersistentVolume: attachment.PersistentVolume(a), CSIDriver: a.Spec.Attacher, VolumeHandle: attachment.Handle(a)}
+	return volumelog.Subject{PersistentVolume: objects.AttachmentPersistentVolume(a), CSIDriver: a.Spec.Attacher, VolumeHandle: objects.AttachmentHandle(a)}
 }
 
 // A SweepResult has the findings and the deletions of a sweeper.

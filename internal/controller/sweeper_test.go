@@ -13,8 +13,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/controller"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // user is a pod of node-1 that uses the volume.
@@ -43,7 +43,7 @@ func TestJudge(t *testing.T) {
 		"it has finished":                   {func(c *cluster, _ *storagev1.VolumeAttachment) { c.pods["node-1"] = []corev1.Pod{finished} }, controller.Unused},
 		"no pod uses it":                    {nil, controller.Unused},
 		"no pod uses it, attach:true": {func(_ *cluster, a *storagev1.VolumeAttachment) {
-			a.Labels[attachment.AttachedByLabel] = attachment.AttachedByController
+			a.Labels[objects.AttachedByLabel] = objects.AttachedByController
 		}, controller.Forgotten},
 		"it is new": {func(_ *cluster, a *storagev1.VolumeAttachment) { a.CreationTimestamp = metav1.Now() }, controller.InUse},
 		"a pod of another namespace": {func(c *cluster, _ *storagev1.VolumeAttachment) {
@@ -61,15 +61,15 @@ func TestJudge(t *testing.T) {
 		}, controller.Unused},
 		"an inline volume": {func(c *cluster, a *storagev1.VolumeAttachment) {
 			delete(c.volumes, "pv")
-			delete(a.Annotations, attachment.PodAnnotation)
+			delete(a.Annotations, objects.PodAnnotation)
 			c.pods["node-1"] = []corev1.Pod{pod("x", corev1.Volume{Name: "pv", VolumeSource: corev1.VolumeSource{FlexVolume: &corev1.FlexVolumeSource{Driver: flexDriver}}})}
 		}, controller.InUse},
 		"volumesAttached": {func(c *cluster, a *storagev1.VolumeAttachment) {
-			a.Labels[attachment.AttachedByLabel] = attachment.AttachedByController
+			a.Labels[objects.AttachedByLabel] = objects.AttachedByController
 			c.nodes["node-1"] = node("node-1", attached(flexDriver+"/pv"))
 		}, controller.InUse},
 		"volumesInUse": {func(c *cluster, a *storagev1.VolumeAttachment) {
-			a.Labels[attachment.AttachedByLabel] = attachment.AttachedByController
+			a.Labels[objects.AttachedByLabel] = objects.AttachedByController
 			c.nodes["node-1"] = node("node-1", inUse(flexDriver+"/pv"))
 		}, controller.InUse},
 		"a CSI volume by now": {func(c *cluster, _ *storagev1.VolumeAttachment) {
@@ -108,13 +108,13 @@ func TestJudge(t *testing.T) {
 		}, controller.InUse},
 		"not ready, attach:true": {func(c *cluster, a *storagev1.VolumeAttachment) {
 			c.nodes["node-1"] = node("node-1")
-			a.Labels[attachment.AttachedByLabel] = attachment.AttachedByController
+			a.Labels[objects.AttachedByLabel] = objects.AttachedByController
 		}, controller.Forgotten},
 		"being deleted": {func(_ *cluster, a *storagev1.VolumeAttachment) { a.DeletionTimestamp = &metav1.Time{Time: time.Now()} }, controller.BeingDeleted},
 		"not known":     {func(c *cluster, _ *storagev1.VolumeAttachment) { c.err = errors.New("away") }, controller.Unknown},
 	} {
 		c := newCluster()
-		a := old("node-1", attachment.AttachedByNode)
+		a := old("node-1", objects.AttachedByNode)
 		if test.change != nil {
 			test.change(c, a)
 		}
@@ -137,10 +137,10 @@ func TestSweep(t *testing.T) {
 	c.nodes["node-2"] = node("node-2", outOfService)
 	c.nodes["node-3"] = node("node-3", ready)
 	for _, node := range []string{"node-1", "node-2", "node-3"} {
-		c.put(old(node, attachment.AttachedByNode))
+		c.put(old(node, objects.AttachedByNode))
 	}
-	forgotten := old("node-3", attachment.AttachedByController)
-	forgotten.Name, forgotten.UID = attachment.Name("vol-2", csiDriver, "node-3"), "vol-2"
+	forgotten := old("node-3", objects.AttachedByController)
+	forgotten.Name, forgotten.UID = objects.AttachmentName("vol-2", csiDriver, "node-3"), "vol-2"
 	forgotten.Spec.Source.InlineVolumeSpec.CSI.VolumeHandle = "vol-2"
 	c.put(forgotten)
 
@@ -150,9 +150,9 @@ func TestSweep(t *testing.T) {
 		left int
 		gone string // the last one
 	}{
-		{0, 3, attachment.Name("vol", csiDriver, "node-2")},
+		{0, 3, objects.AttachmentName("vol", csiDriver, "node-2")},
 		{5 * time.Minute, 3, ""},
-		{time.Minute, 2, attachment.Name("vol", csiDriver, "node-1")},
+		{time.Minute, 2, objects.AttachmentName("vol", csiDriver, "node-1")},
 		{4 * time.Minute, 1, forgotten.Name},
 		{24 * time.Hour, 1, ""},
 	} {
@@ -174,7 +174,7 @@ func TestSweep(t *testing.T) {
 // TestGrace: a state has to last without interruption.
 func TestGrace(t *testing.T) {
 	c := newCluster()
-	c.put(old("node-1", attachment.AttachedByNode))
+	c.put(old("node-1", objects.AttachedByNode))
 	s, now := newSweeper(c)
 	n := c.nodes["node-1"]
 	for range 3 {
@@ -202,7 +202,7 @@ func TestGrace(t *testing.T) {
 func TestNotReady(t *testing.T) {
 	for _, disabled := range []bool{false, true} {
 		c := newCluster()
-		c.put(old("node-1", attachment.AttachedByNode))
+		c.put(old("node-1", objects.AttachedByNode))
 		s, now := newSweeper(c)
 		s.DisableForceDetachOnTimeout = disabled
 		after := func(wait time.Duration) int {
@@ -248,7 +248,7 @@ func (c *comesBack) GetNode(context.Context, string) (*corev1.Node, error) { ret
 
 func TestLastLook(t *testing.T) {
 	c := newCluster()
-	c.put(old("node-1", attachment.AttachedByNode))
+	c.put(old("node-1", objects.AttachedByNode))
 	s, now := newSweeper(c)
 	s.View = &comesBack{c, c.nodes["node-1"]}
 	s.Sweep(t.Context(), true)
@@ -262,7 +262,7 @@ func TestLastLook(t *testing.T) {
 // TestUnusedIsRemembered: most rounds do not check the pods of nodes that are alive.
 func TestUnusedIsRemembered(t *testing.T) {
 	c := newCluster()
-	c.put(old("node-1", attachment.AttachedByNode))
+	c.put(old("node-1", objects.AttachedByNode))
 	s, _ := newSweeper(c)
 	s.Sweep(t.Context(), true)
 	c.pods["node-1"] = []corev1.Pod{user()}
@@ -284,7 +284,7 @@ func TestUnusedIsRemembered(t *testing.T) {
 func TestSweepWithoutAnswers(t *testing.T) {
 	c := newCluster()
 	delete(c.nodes, "node-1")
-	c.put(old("node-1", attachment.AttachedByNode))
+	c.put(old("node-1", objects.AttachedByNode))
 	c.err = errors.New("away")
 	s, now := newSweeper(c)
 	s.Sweep(t.Context(), true)
@@ -297,7 +297,7 @@ func TestSweepWithoutAnswers(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
-	f := controller.Finding{VolumeAttachment: old("node-1", attachment.AttachedByNode), State: controller.Unused}
+	f := controller.Finding{VolumeAttachment: old("node-1", objects.AttachedByNode), State: controller.Unused}
 	r := controller.SweepResult{
 		Findings: []controller.Finding{f, {State: controller.InUse}, {State: controller.InUse}},
 		Looked:   time.UnixMilli(1500), Swept: map[controller.AttachmentState]int{controller.NodeGone: 4},

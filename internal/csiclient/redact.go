@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"github.com/flex2csi/flex2csi/internal/sensitive"
+	"github.com/flex2csi/flex2csi/internal/guard"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -71,7 +71,7 @@ func (c collector) tokens(name, value string) {
 func (c collector) flags(l protoreflect.List) {
 	for i := range l.Len() {
 		flag := l.Get(i).String()
-		if name, value, ok := strings.Cut(flag, "="); ok && sensitive.Key(name) {
+		if name, value, ok := strings.Cut(flag, "="); ok && guard.SensitiveKey(name) {
 			c.Secrets[fmt.Sprintf("mount_flags[%d]", i)] = flex.NewSecret([]byte(value))
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"github.com/flex2csi/flex2csi/internal/sensitive"
+	"github.com/flex2csi/flex2csi/internal/guard"
 )
 
 // A Message is a request of CSI, for those who do not import protobuf.
@@ -46,7 +46,7 @@ func (s shower) field(f protoreflect.FieldDescriptor, v protoreflect.Value) *yam
 	case f.IsMap():
 		return s.textMap(v.Map(), secret)
 	case secret:
-		return text(sensitive.Mask)
+		return text(guard.Mask)
 	case f.IsList():
 		return s.list(f, v.List())
 	}
@@ -58,8 +58,8 @@ func (s shower) textMap(m protoreflect.Map, secret bool) *yaml.Node {
 	values := map[string]string{}
 	for k, v := range m.Range {
 		value := s.redact(v.String())
-		if secret || sensitive.Key(k.String()) {
-			value = sensitive.Mask
+		if secret || guard.SensitiveKey(k.String()) {
+			value = guard.Mask
 		}
 		values[k.String()] = value
 	}
@@ -75,7 +75,7 @@ func (s shower) list(f protoreflect.FieldDescriptor, l protoreflect.List) *yaml.
 	for i := range l.Len() {
 		v := l.Get(i)
 		if f.Name() == "mount_flags" {
-			v = protoreflect.ValueOfString(sensitive.MaskOptions([]string{v.String()})[0])
+			v = protoreflect.ValueOfString(guard.MaskOptions([]string{v.String()})[0])
 		}
 		out.Content = append(out.Content, s.value(f, v))
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/flex2csi/flex2csi/internal/sensitive"
+	"github.com/flex2csi/flex2csi/internal/guard"
 	"github.com/flex2csi/flex2csi/internal/volumelog"
 	"github.com/flex2csi/flex2csi/internal/wire"
 	"github.com/flex2csi/flex2csi/pkg/flex"
@@ -66,8 +66,8 @@ func shown(o flex.Options) (attrs []any) {
 	redactor := flex.NewRedactor(o)
 	for _, name := range slices.Sorted(maps.Keys(o.User)) {
 		value := redactor.Redact(o.User[name])
-		if sensitive.Key(name) {
-			value = sensitive.Mask
+		if guard.SensitiveKey(name) {
+			value = guard.Mask
 		}
 		attrs = append(attrs, name, value)
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/flex2csi/flex2csi/internal/wire"
-	"github.com/flex2csi/flex2csi/internal/wire/wireserver"
 )
 
 // ControllerOptions are the options of flex2csi controller, which has no volumes, no
@@ -40,7 +39,7 @@ func RunController(ctx context.Context, o ControllerOptions) error {
 	if err := d.Metrics.registry.Register(o.Collector); err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
-	r := role{background: o.Background, documents: map[string]wireserver.Document{wire.KindReady: d.readiness}}
+	r := role{background: o.Background, documents: map[string]StatusDocument{wire.KindReady: d.readiness}}
 	if o.Socket != "" {
 		return d.run(ctx, r)
 	}

@@ -18,11 +18,11 @@ import (
 	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/csivol"
-	"github.com/flex2csi/flex2csi/internal/pendingunmount"
+	"github.com/flex2csi/flex2csi/internal/statedir"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/internal/volumelog"
 	"github.com/flex2csi/flex2csi/internal/wire"
-	"github.com/flex2csi/flex2csi/internal/wire/wireserver"
+
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -31,7 +31,7 @@ type Options struct {
 	Bridge *bridge.Bridge
 	Store  *volstate.Store
 	// PendingUnmounts are the unmounts that flexdriver made while no daemon listened.
-	PendingUnmounts pendingunmount.Dir
+	PendingUnmounts statedir.PendingUnmounts
 	// StateDir has the records and the pending unmounts.
 	StateDir string
 	Socket   string
@@ -124,8 +124,8 @@ func Run(ctx context.Context, o Options) error {
 	})
 }
 
-func (d *Daemon) documents() map[string]wireserver.Document {
-	return map[string]wireserver.Document{
+func (d *Daemon) documents() map[string]StatusDocument {
+	return map[string]StatusDocument{
 		wire.KindStatus:   func() (any, error) { return d.status(), nil },
 		wire.KindReady:    d.readiness,
 		wire.KindCordon:   d.cordon,
@@ -169,7 +169,7 @@ func (d *Daemon) restore() error {
 	return nil
 }
 
-// handle answers a callout. wireserver.Server calls it.
+// handle answers a callout. daemon.Server calls it.
 func (d *Daemon) handle(ctx context.Context, r *wire.Request) flex.DriverStatus {
 	start := time.Now()
 	if err := d.awaitTurn(ctx); err != nil {
@@ -217,7 +217,7 @@ const unmountsWait = 10 * time.Second
 // not answer must not delay the others, and with them all calls. The reconciler repeats
 // those that fail.
 func (d *Daemon) completeUnmounts(ctx context.Context) {
-	found, broken := pendingunmount.List(string(d.PendingUnmounts))
+	found, broken := statedir.ListPendingUnmounts(string(d.PendingUnmounts))
 	for _, err := range broken {
 		d.Log.Error("a pending unmount cannot be read", "error", err)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/csivol"
-	"github.com/flex2csi/flex2csi/internal/pendingunmount"
+	"github.com/flex2csi/flex2csi/internal/statedir"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
@@ -57,7 +57,7 @@ func measured(t *testing.T) *Metrics {
 		},
 		cluster: &bridgestatus.ClusterStatus{Reachable: true},
 		lost:    make([]bridge.LostStatus, 2),
-		files:   files{pending: make([]pendingunmount.Unmount, 3), broken: make([]string, 1)},
+		files:   files{pending: make([]statedir.PendingUnmount, 3), broken: make([]string, 1)},
 	}
 	m.registry.MustRegister(newCollector(func() *view { return v }))
 	return m

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/flex2csi/flex2csi/internal/bridge"
-	"github.com/flex2csi/flex2csi/internal/pendingunmount"
+	"github.com/flex2csi/flex2csi/internal/statedir"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -40,20 +40,20 @@ func TestPendingUnmounts(t *testing.T) {
 	const many = 30
 	dir := t.TempDir()
 	for i := range many {
-		unmount := pendingunmount.Unmount{Driver: "a/b", Command: flex.CommandUnmount, Dir: fmt.Sprintf("/somewhere/%d", i)}
-		if err := pendingunmount.Write(dir, unmount); err != nil {
+		unmount := statedir.PendingUnmount{Driver: "a/b", Command: flex.CommandUnmount, Dir: fmt.Sprintf("/somewhere/%d", i)}
+		if err := statedir.WritePendingUnmount(dir, unmount); err != nil {
 			t.Fatal(err)
 		}
 	}
 	mounts := &slowMounts{waiting: make(chan struct{}, many-1), all: make(chan struct{})}
-	pending := pendingunmount.Dir(dir)
+	pending := statedir.PendingUnmounts(dir)
 	d := &Daemon{Options: Options{
 		Bridge:          &bridge.Bridge{Context: t.Context(), Mounts: mounts, PendingUnmounts: pending},
 		PendingUnmounts: pending,
 		Log:             slog.New(slog.DiscardHandler),
 	}}
 	d.completeUnmounts(t.Context())
-	if left, broken := pendingunmount.List(dir); len(left)+len(broken) > 0 {
+	if left, broken := statedir.ListPendingUnmounts(dir); len(left)+len(broken) > 0 {
 		t.Errorf("%d pending unmounts are left: %v", len(left), broken)
 	}
 }

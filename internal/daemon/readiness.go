@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/bridgestatus"
-	"github.com/flex2csi/flex2csi/internal/cordon"
+	"github.com/flex2csi/flex2csi/internal/statedir"
 	"github.com/flex2csi/flex2csi/internal/version"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
@@ -34,7 +34,7 @@ func (d *Daemon) readiness() (any, error) {
 	if d.StateDir == "" {
 		return r, nil
 	}
-	note, err := cordon.Get(d.StateDir)
+	note, err := statedir.GetCordon(d.StateDir)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func (d *Daemon) countSettingUp() int {
 }
 
 func (d *Daemon) checkCordon() error {
-	note, err := cordon.Get(d.StateDir)
+	note, err := statedir.GetCordon(d.StateDir)
 	switch {
 	case err != nil:
 		return flex.Errorf(flex.CodeUnavailable, "%w", err)
@@ -106,7 +106,7 @@ func (d *Daemon) checkCordon() error {
 }
 
 func (d *Daemon) cordon() (any, error) {
-	if _, err := cordon.Begin(d.StateDir); err != nil {
+	if _, err := statedir.BeginCordon(d.StateDir); err != nil {
 		return nil, err
 	}
 	d.Log.Info("cordoned: no new volume is set up")
@@ -114,7 +114,7 @@ func (d *Daemon) cordon() (any, error) {
 }
 
 func (d *Daemon) uncordon() (any, error) {
-	if err := cordon.End(d.StateDir); err != nil {
+	if err := statedir.EndCordon(d.StateDir); err != nil {
 		return nil, err
 	}
 	d.Log.Info("uncordoned: volumes are set up")

@@ -11,8 +11,8 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/bridgestatus"
-	"github.com/flex2csi/flex2csi/internal/cordon"
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/statedir"
 	"github.com/flex2csi/flex2csi/internal/wire"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
@@ -114,7 +114,7 @@ func TestCordon(t *testing.T) {
 	if _, err := d.uncordon(); err != nil {
 		t.Fatal(err)
 	}
-	if note, err := cordon.Get(dir); note != nil || err != nil {
+	if note, err := statedir.GetCordon(dir); note != nil || err != nil {
 		t.Errorf("there is still a note: %v, %v", note, err)
 	}
 	if s := call("mount", "/x", "{}"); s.Status != flex.StatusSuccess {

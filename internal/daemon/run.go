@@ -12,7 +12,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/wire"
-	"github.com/flex2csi/flex2csi/internal/wire/wireserver"
+
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -25,7 +25,7 @@ type role struct {
 	// that is not known; nil: nothing to take over.
 	locked func() (bool, error)
 	// documents answer status requests, from the start.
-	documents map[string]wireserver.Document
+	documents map[string]StatusDocument
 	// background runs while it serves.
 	background []func(ctx context.Context)
 }
@@ -53,7 +53,7 @@ func (d *Daemon) run(ctx context.Context, r role) error {
 
 // serve answers callouts and runs the background work until ctx ends.
 func (d *Daemon) serve(ctx context.Context, l net.Listener, r role) error {
-	server := &wireserver.Server{Handler: d.handle, Documents: r.documents, Log: d.Log}
+	server := &Server{Handler: d.handle, Documents: r.documents, Log: d.Log}
 	// Calls under way are drained, not canceled.
 	callCtx, endCalls := context.WithCancel(context.WithoutCancel(ctx))
 	defer endCalls()
@@ -124,13 +124,13 @@ const ownRetry = time.Second
 // address is open to each process of the network namespace with user ID 0, also to one
 // that has no access to the node's files.
 func (d *Daemon) answerForItself() (stop func()) {
-	server := &wireserver.Server{Documents: map[string]wireserver.Document{wire.KindReady: d.readiness}, Log: d.Log, AllowUID: os.Geteuid()}
+	server := &Server{Documents: map[string]StatusDocument{wire.KindReady: d.readiness}, Log: d.Log, AllowUID: os.Geteuid()}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		for ctx.Err() == nil {
-			if l, err := wireserver.ListenOwn(d.Socket); err == nil {
+			if l, err := ListenOwn(d.Socket); err == nil {
 				closed := context.AfterFunc(ctx, func() { _ = l.Close() })
 				_ = server.Serve(ctx, l) // nil, since we close it
 				closed()
@@ -150,8 +150,8 @@ func (d *Daemon) answerForItself() (stop func()) {
 
 // awaitSocket makes the socket when no other process has it.
 func (d *Daemon) awaitSocket(ctx context.Context, r role) (net.Listener, error) {
-	listener, err := wireserver.Listen(d.Socket)
-	if errors.Is(err, wireserver.ErrTaken) {
+	listener, err := Listen(d.Socket)
+	if errors.Is(err, ErrTaken) {
 		// A process that stands by is Ready, and then the other one is stopped.
 		if err := d.checkHeir(ctx, r); err != nil {
 			return nil, err
@@ -160,7 +160,7 @@ func (d *Daemon) awaitSocket(ctx context.Context, r role) (net.Listener, error) 
 		d.Log.Info("standing by: another flex2csi has the socket", "socket", d.Socket)
 		watching, stop := context.WithCancel(ctx)
 		go d.watchServing(watching)
-		listener, err = wireserver.Await(ctx, d.Socket)
+		listener, err = Await(ctx, d.Socket)
 		stop()
 	}
 	if err != nil {

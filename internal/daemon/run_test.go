@@ -13,11 +13,11 @@ import (
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/bridge"
-	"github.com/flex2csi/flex2csi/internal/cordon"
-	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/internal/statedir"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/internal/wire"
-	"github.com/flex2csi/flex2csi/internal/wire/wireserver"
+	"github.com/flex2csi/flex2csi/test/testenv"
+
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -174,7 +174,7 @@ func TestOtherRecords(t *testing.T) {
 		d := newDaemon(Options{})
 		r := role{takeOver: store.Lock, locked: store.Locked}
 		o := Options{Socket: filepath.Join(dir, "s"), Store: store, StateDir: filepath.Join(dir, state)}
-		r.documents = map[string]wireserver.Document{wire.KindReady: func() (any, error) { return d.readiness() }}
+		r.documents = map[string]StatusDocument{wire.KindReady: func() (any, error) { return d.readiness() }}
 		running := start(t, o, r)
 		d = running.Daemon
 		return running
@@ -217,7 +217,7 @@ func TestOwnSocketOnlyAnswers(t *testing.T) {
 			t.Errorf("%s at the abstract socket: %v", kind, err)
 		}
 	}
-	if note, err := cordon.Get(o.StateDir); note != nil || err != nil {
+	if note, err := statedir.GetCordon(o.StateDir); note != nil || err != nil {
 		t.Errorf("it is cordoned: %v, %v", note, err)
 	}
 	if _, err := wire.Ask(t.Context(), o.Socket, wire.KindCordon, time.Minute); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/lifecycle"
 	"github.com/flex2csi/flex2csi/internal/nodemounts"
-	"github.com/flex2csi/flex2csi/internal/pendingunmount"
+	"github.com/flex2csi/flex2csi/internal/statedir"
 	"github.com/flex2csi/flex2csi/internal/version"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 )
@@ -63,7 +63,7 @@ func (d *Daemon) status() *bridgestatus.BridgeStatus {
 
 // files are the files in a state directory other than records.
 type files struct {
-	pending []pendingunmount.Unmount
+	pending []statedir.PendingUnmount
 	broken  []string // files that cannot be read, or were put aside
 }
 
@@ -84,10 +84,10 @@ func look(stateDir string) (f files) {
 		}
 	}
 	slices.Sort(f.broken)
-	if !slices.ContainsFunc(names, pendingunmount.IsFile) {
+	if !slices.ContainsFunc(names, statedir.IsPendingUnmount) {
 		return f
 	}
-	pending, broken := pendingunmount.List(stateDir)
+	pending, broken := statedir.ListPendingUnmounts(stateDir)
 	for _, err := range broken {
 		f.broken = append(f.broken, err.Error())
 	}

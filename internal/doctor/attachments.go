@@ -11,9 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/controller"
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // slowAttach is how long attach and detach may take.
@@ -92,10 +92,10 @@ func checkAttachment(n *notes, f *controller.Finding, known map[csivol.Key]bool)
 	default:
 		return
 	}
-	e.evidence("CSI driver " + f.Spec.Attacher + ", FlexVolume driver " + attachment.FlexDriver(f.VolumeAttachment) + ", made " + age.String() + " ago by " + maker(f.VolumeAttachment))
+	e.evidence("CSI driver " + f.Spec.Attacher + ", FlexVolume driver " + objects.AttachmentFlexDriver(f.VolumeAttachment) + ", made " + age.String() + " ago by " + maker(f.VolumeAttachment))
 	for _, said := range []*storagev1.VolumeError{fails, f.Status.DetachError} {
 		if said != nil {
-			e.evidence("the driver says: " + clip(attachment.ErrorText(said)))
+			e.evidence("the driver says: " + clip(objects.AttachmentErrorText(said)))
 		}
 	}
 }
@@ -103,21 +103,21 @@ func checkAttachment(n *notes, f *controller.Finding, known map[csivol.Key]bool)
 // lacksRecord reports whether the daemon of this node has attached a volume that it has
 // no record of; known is nil if its records are not known.
 func lacksRecord(a *storagev1.VolumeAttachment, known map[csivol.Key]bool) bool {
-	return known != nil && attachment.AttachedBy(a) == attachment.AttachedByNode && !known[attachment.Volume(a).Key()]
+	return known != nil && objects.AttachedBy(a) == objects.AttachedByNode && !known[objects.AttachmentVolume(a).Key()]
 }
 
 func maker(a *storagev1.VolumeAttachment) string {
-	if attachment.AttachedBy(a) == attachment.AttachedByController {
+	if objects.AttachedBy(a) == objects.AttachedByController {
 		return "flex2csi controller"
 	}
-	if pod := attachment.Pod(a); pod != "" {
+	if pod := objects.AttachmentPod(a); pod != "" {
 		return "the daemon of the node, for pod " + pod
 	}
 	return "the daemon of the node"
 }
 
 func nameOf(a *storagev1.VolumeAttachment) string {
-	return cmp.Or(attachment.PersistentVolume(a), attachment.Handle(a))
+	return cmp.Or(objects.AttachmentPersistentVolume(a), objects.AttachmentHandle(a))
 }
 
 // checkTwice looks for volumes for one node that are attached to two.
@@ -125,7 +125,7 @@ func (p *probe) checkTwice(n *notes, all []storagev1.VolumeAttachment) {
 	on := map[string][]string{}
 	for i := range all {
 		a := &all[i]
-		if handle := attachment.Handle(a); attachment.Managed(a) && handle != "" && !forMany(a.Spec.Source.InlineVolumeSpec.AccessModes) {
+		if handle := objects.AttachmentHandle(a); objects.ManagedAttachment(a) && handle != "" && !forMany(a.Spec.Source.InlineVolumeSpec.AccessModes) {
 			volume := a.Spec.Attacher + "/" + handle
 			on[volume] = append(on[volume], a.Spec.NodeName+" ("+nameOf(a)+")")
 		}

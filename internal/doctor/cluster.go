@@ -15,9 +15,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
+	"github.com/flex2csi/flex2csi/internal/distribution"
 	"github.com/flex2csi/flex2csi/internal/kubelet"
-	"github.com/flex2csi/flex2csi/internal/kubeobject"
-	"github.com/flex2csi/flex2csi/internal/release"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -79,13 +79,13 @@ func (p *probe) reached(c check) check {
 
 // checkRelease says what an older release lacks of what flex2csi uses.
 func checkRelease(n *notes, version string) {
-	minor, ok := release.Parse(version)
+	minor, ok := distribution.ParseMinor(version)
 	if !ok {
 		return
 	}
 	var lacks []string
-	for _, c := range release.Capabilities() {
-		if release.Complete().Has(c) && !minor.Has(c) {
+	for _, c := range distribution.ReleaseCapabilities() {
+		if distribution.CompleteMinor().Has(c) && !minor.Has(c) {
 			lacks = append(lacks, strings.ReplaceAll(fmt.Sprintf("%s, since %s: %s", c.Name, c.Since, c.Without), "`", ""))
 		}
 	}
@@ -119,10 +119,10 @@ func (p *probe) checkNodes(ctx context.Context, n *notes) {
 		if problem := skew(version.text, kubeletVersion); problem != "" {
 			n.add(versionSkew, node.Name, "the kubelet of node %s is %s, %s the API server's %s", node.Name, kubeletVersion, problem, version.text)
 		}
-		if !kubeobject.NodeReady(node) {
+		if !objects.NodeReady(node) {
 			n.add(nodeNotReady, node.Name, "node %s is not ready", node.Name)
 		}
-		if kubeobject.NodeOutOfService(node) {
+		if objects.NodeOutOfService(node) {
 			n.add(nodeNotReady, node.Name, "node %s has the taint node.kubernetes.io/out-of-service: its volumes are taken from it", node.Name)
 		}
 	}
@@ -134,8 +134,8 @@ const maxSkew = 3
 // skew returns what is wrong with a kubelet's version; empty if nothing, or if a version
 // is not known.
 func skew(server, kubelet string) string {
-	a, ok1 := release.Parse(server)
-	b, ok2 := release.Parse(kubelet)
+	a, ok1 := distribution.ParseMinor(server)
+	b, ok2 := distribution.ParseMinor(kubelet)
 	switch {
 	case !ok1 || !ok2:
 		return ""
@@ -190,9 +190,9 @@ func (p *probe) checkObjects(ctx context.Context, n *notes) {
 }
 
 func (p *probe) compareObject(n *notes, d *bridgeconfig.Driver, object *storagev1.CSIDriver) {
-	o, name := kubeobject.DriverInfo(object), object.Name
+	o, name := objects.DriverInfo(object), object.Name
 	n.add(objectFine, name, "CSIDriver %s: attachRequired %v, podInfoOnMount %v, fsGroupPolicy %s, requiresRepublish %v", name, o.AttachRequired, o.PodInfoOnMount, o.FSGroupPolicy, o.RequiresRepublish)
-	panics := kubeobject.PanicsAtAttachments(name)
+	panics := objects.PanicsAtAttachments(name)
 	if o.AttachRequired && panics && d.Attach != bridgeconfig.AttachNone {
 		n.add(objectPanics, name, "CSI driver %s panics when it starts on a node with a VolumeAttachment of flex2csi, and for %s attach is %s", name, d.FlexDriver, d.Attach)
 	}
@@ -208,7 +208,7 @@ func (p *probe) compareObject(n *notes, d *bridgeconfig.Driver, object *storagev
 // checkLimit counts all attached volumes.
 func (p *probe) checkLimit(n *notes, node string, d *storagev1.CSINodeDriver) {
 	all, err := p.attachments()
-	limit := kubeobject.AttachLimit(d)
+	limit := objects.AttachLimit(d)
 	if err != nil || limit == nil {
 		return
 	}
@@ -238,7 +238,7 @@ func (p *probe) checkKubelets(ctx context.Context, n *notes) {
 		}
 		names = nil
 		for i := range nodes {
-			if kubeobject.NodeReady(&nodes[i]) && len(names) < maxKubelets {
+			if objects.NodeReady(&nodes[i]) && len(names) < maxKubelets {
 				names = append(names, nodes[i].Name)
 			}
 		}

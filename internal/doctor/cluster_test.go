@@ -18,10 +18,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/doctor"
 	"github.com/flex2csi/flex2csi/internal/kubelet"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
@@ -73,8 +73,8 @@ func attachedAt(name, node, by string, at metav1.Time) storagev1.VolumeAttachmen
 	return storagev1.VolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, CreationTimestamp: at,
-			Labels:      map[string]string{attachment.ManagedByLabel: attachment.ManagedBy, attachment.AttachedByLabel: by},
-			Annotations: map[string]string{attachment.FlexDriverAnnotation: "example.com/disk", attachment.PersistentVolumeAnnotation: name},
+			Labels:      map[string]string{objects.ManagedByLabel: objects.ManagedBy, objects.AttachedByLabel: by},
+			Annotations: map[string]string{objects.FlexDriverAnnotation: "example.com/disk", objects.PersistentVolumeAnnotation: name},
 		},
 		Spec: storagev1.VolumeAttachmentSpec{Attacher: csiName, NodeName: node, Source: storagev1.VolumeAttachmentSource{
 			InlineVolumeSpec: &corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{
@@ -128,7 +128,7 @@ func (c *fakeCluster) DeniesAttachment(_ context.Context, as authenticationv1.Us
 	if c.denies == nil {
 		return "", apierrors.NewForbidden(storagev1.Resource("volumeattachments"), o.Name, errors.New("RBAC"))
 	}
-	return c.denies(attempt{As: as, Driver: o.Spec.Attacher, By: attachment.AttachedBy(o), Unmarked: !attachment.Managed(o)}), c.wait()
+	return c.denies(attempt{As: as, Driver: o.Spec.Attacher, By: objects.AttachedBy(o), Unmarked: !objects.ManagedAttachment(o)}), c.wait()
 }
 
 func (c *fakeCluster) ListDrivers(context.Context) ([]storagev1.CSIDriver, error) {
@@ -141,7 +141,7 @@ func (c *fakeCluster) NodeDrivers(context.Context, string) ([]storagev1.CSINodeD
 
 func (c *fakeCluster) ListAttachments(_ context.Context, ours bool) (all []storagev1.VolumeAttachment, err error) {
 	for i := range c.attachments {
-		if attachment.Managed(&c.attachments[i]) || !ours {
+		if objects.ManagedAttachment(&c.attachments[i]) || !ours {
 			all = append(all, c.attachments[i])
 		}
 	}
@@ -229,13 +229,13 @@ func TestAttachments(t *testing.T) {
 	make := func(name string, change ...func(*storagev1.VolumeAttachment)) storagev1.VolumeAttachment {
 		a := attachedAt(name, "node-1", "node", ago(time.Hour))
 		a.Finalizers = []string{"external-attacher/loop-csi-example-com"}
-		a.Annotations[attachment.PersistentVolumeAnnotation] = "pv1"
+		a.Annotations[objects.PersistentVolumeAnnotation] = "pv1"
 		for _, change := range change {
 			change(&a)
 		}
 		return a
 	}
-	ofVolume2 := func(a *storagev1.VolumeAttachment) { a.Annotations[attachment.PersistentVolumeAnnotation] = "pv2" }
+	ofVolume2 := func(a *storagev1.VolumeAttachment) { a.Annotations[objects.PersistentVolumeAnnotation] = "pv2" }
 	waits := func(a *storagev1.VolumeAttachment) { a.Status.Attached = false }
 	deleted := func(since time.Duration) func(*storagev1.VolumeAttachment) {
 		return func(a *storagev1.VolumeAttachment) { a.DeletionTimestamp = &metav1.Time{Time: now.Add(-since)} }
@@ -252,7 +252,7 @@ func TestAttachments(t *testing.T) {
 		make("foreign", func(a *storagev1.VolumeAttachment) { a.Labels, a.Spec.NodeName = nil, "gone" }),
 		make("no-node", func(a *storagev1.VolumeAttachment) { a.Spec.NodeName = "gone" }),
 		make("unused", ofVolume2),
-		make("forgotten", ofVolume2, func(a *storagev1.VolumeAttachment) { a.Labels[attachment.AttachedByLabel] = "controller" }),
+		make("forgotten", ofVolume2, func(a *storagev1.VolumeAttachment) { a.Labels[objects.AttachedByLabel] = "controller" }),
 		make("fails", waits, func(a *storagev1.VolumeAttachment) {
 			a.Status.AttachError = &storagev1.VolumeError{Message: "rpc error: the pool is full, password=canary"}
 		}),
@@ -335,7 +335,7 @@ func TestAttachmentWithoutRecord(t *testing.T) {
 	c.pods = []string{"uid-1"}
 	for _, name := range []string{"lost", "migrated"} {
 		a := attachedAt(name, "node-1", "node", metav1.NewTime(time.Now().Add(-time.Hour)))
-		a.Annotations[attachment.PersistentVolumeAnnotation] = "pv1"
+		a.Annotations[objects.PersistentVolumeAnnotation] = "pv1"
 		c.attachments = append(c.attachments, a)
 	}
 	store, err := volstate.Open(n.o.StateDir)

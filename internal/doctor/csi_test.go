@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/doctor"
-	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // short gives the node a kubelet's directory with room for sockets in it.

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/flex2csi/flex2csi/internal/pendingunmount"
-	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/internal/statedir"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/pkg/flex"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // age makes the last change of a volume an old one.
@@ -62,7 +62,7 @@ func TestRecords(t *testing.T) {
 		}
 	}
 	age(t, n.o.StateDir, "pv1")
-	if err := pendingunmount.Write(n.o.StateDir, pendingunmount.Unmount{Driver: "example.com/disk", Command: flex.CommandUnmount, Dir: "/gone", Time: hourAgo}); err != nil {
+	if err := statedir.WritePendingUnmount(n.o.StateDir, statedir.PendingUnmount{Driver: "example.com/disk", Command: flex.CommandUnmount, Dir: "/gone", Time: hourAgo}); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(n.o.StateDir, "torn.json"), []byte("torn"), 0o600); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/flex2csi/flex2csi/internal/doctor"
-	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // TestDocumented: docs/reference/findings.md has every kind of finding, below its severity,

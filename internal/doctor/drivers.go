@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
+	"github.com/flex2csi/flex2csi/internal/hostfile"
 	"github.com/flex2csi/flex2csi/internal/install"
-	"github.com/flex2csi/flex2csi/internal/trust"
 	"github.com/flex2csi/flex2csi/internal/version"
 )
 
@@ -118,7 +118,7 @@ func (p *probe) checkDriver(ctx context.Context, n *notes, d flexDriver) bool {
 		n.add(driverCannotStart, shown, "%s cannot be started: %v", shown, err)
 		return false
 	}
-	if err := trust.Check(info, trust.MayRead); err != nil {
+	if err := hostfile.CheckTrusted(info, hostfile.MayRead); err != nil {
 		n.add(driverUntrusted, shown, "%s %v", shown, err)
 	}
 	e := n.add(driverFine, d.name, "driver %s is in %s", d.name, d.dir)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/doctor"
-	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 const answer = `#!/bin/sh

@@ -14,8 +14,8 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/doctor"
 	"github.com/flex2csi/flex2csi/internal/report"
-	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/test/csidriver/cli"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // envRole makes the test binary one of the processes of a node.

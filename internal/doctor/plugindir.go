@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/flex2csi/flex2csi/internal/distribution"
-	"github.com/flex2csi/flex2csi/internal/trust"
+	"github.com/flex2csi/flex2csi/internal/hostfile"
 )
 
 // checkKubelet: where the kubelet looks for drivers, and what else it is
@@ -68,7 +68,7 @@ func (p *probe) checkPluginDir(n *notes, dir string) {
 		checkPluginMount(n, here, dir)
 		// An installer makes files there with root's rights; what others can
 		// put there, root will run.
-		if err := trust.Directory(here, false); err != nil {
+		if err := hostfile.CheckTrustedDir(here, false); err != nil {
 			n.add(pluginDirUntrusted, dir, "others than root can put programs there that the kubelet runs as root: %s", strings.ReplaceAll(err.Error(), here, dir))
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/flex2csi/flex2csi/internal/kubeobject"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/pkg/mounter"
 )
 
@@ -78,7 +78,7 @@ func (p *probe) knownPods(ctx context.Context) (map[string]bool, string) {
 	}
 	known := map[string]bool{}
 	for i := range pods {
-		for _, uid := range kubeobject.PodUIDs(&pods[i]) {
+		for _, uid := range objects.PodUIDs(&pods[i]) {
 			known[uid] = true
 		}
 	}

@@ -10,16 +10,16 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // An account is a ServiceAccount of install/rbac that may attach.
 type account struct{ name, by string }
 
 func accounts() []account {
-	return []account{{"flex2csi-node", attachment.AttachedByNode}, {"flex2csi-controller", attachment.AttachedByController}}
+	return []account{{"flex2csi-node", objects.AttachedByNode}, {"flex2csi-controller", objects.AttachedByController}}
 }
 
 const (
@@ -115,9 +115,9 @@ type attempt struct {
 // attach tries to attach a volume of a CSI driver. Unmarked: the VolumeAttachment lacks
 // flex2csi's label.
 func (p *probe) attach(ctx context.Context, try attempt, driver string, unmarked bool) (says string, err error) {
-	o := attachment.New(&csivol.Attachment{Driver: driver, Node: try.node, Handle: "flex2csi-doctor", AccessModes: []csivol.AccessMode{csivol.ReadWriteOnce}}, try.by)
+	o := objects.NewAttachment(&csivol.Attachment{Driver: driver, Node: try.node, Handle: "flex2csi-doctor", AccessModes: []csivol.AccessMode{csivol.ReadWriteOnce}}, try.by)
 	if unmarked {
-		delete(o.Labels, attachment.ManagedByLabel)
+		delete(o.Labels, objects.ManagedByLabel)
 	}
 	return p.Cluster.DeniesAttachment(ctx, try.as, o)
 }

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/flex2csi/flex2csi/internal/shell"
+	"github.com/flex2csi/flex2csi/internal/report"
 	"github.com/flex2csi/flex2csi/internal/version"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
@@ -115,7 +115,7 @@ type notes struct {
 func (n *notes) add(k *Kind, subject, format string, args ...any) *entry {
 	f := Finding{
 		ID: k.ID, Severity: k.Severity, Check: n.check, Subject: clean(subject), Found: clean(fmt.Sprintf(format, args...)),
-		Messages: k.Messages, Advice: strings.ReplaceAll(k.Advice, "{subject}", shell.Quote(clean(subject))),
+		Messages: k.Messages, Advice: strings.ReplaceAll(k.Advice, "{subject}", report.Quote(clean(subject))),
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // checkVolumesAttached looks for volumes of the bridge's drivers that
@@ -48,7 +48,7 @@ func (p *probe) checkVolumesAttached(_ context.Context, n *notes) {
 func servedBy(all []storagev1.VolumeAttachment) map[string][]string {
 	served := map[string][]string{}
 	for i := range all {
-		if flexDriver := attachment.FlexDriver(&all[i]); attachment.Managed(&all[i]) && flexDriver != "" {
+		if flexDriver := objects.AttachmentFlexDriver(&all[i]); objects.ManagedAttachment(&all[i]) && flexDriver != "" {
 			served[flexDriver] = append(served[flexDriver], all[i].Spec.Attacher)
 		}
 	}
@@ -75,14 +75,14 @@ func attachedByVendor(n *notes, node *corev1.Node, served map[string][]string, a
 // ours reports whether flex2csi controller has attached a volume.
 func ours(all []storagev1.VolumeAttachment, node, driver, name string) bool {
 	return slices.ContainsFunc(all, func(a storagev1.VolumeAttachment) bool {
-		return attachment.Managed(&a) && attachment.AttachedBy(&a) == attachment.AttachedByController && a.Spec.NodeName == node &&
-			attachment.FlexDriver(&a) == driver && attachment.PersistentVolume(&a) == name
+		return objects.ManagedAttachment(&a) && objects.AttachedBy(&a) == objects.AttachedByController && a.Spec.NodeName == node &&
+			objects.AttachmentFlexDriver(&a) == driver && objects.AttachmentPersistentVolume(&a) == name
 	})
 }
 
 // ofController reports whether a device was returned by flex2csi controller, which makes
 // no VolumeAttachment if the CSI driver needs none.
-func ofController(device string) bool { return strings.HasPrefix(device, attachment.DevicePrefix) }
+func ofController(device string) bool { return strings.HasPrefix(device, objects.DevicePrefix) }
 
 // attachesNothing reports whether a CSI driver is known to need no attachments.
 func attachesNothing(drivers []storagev1.CSIDriver, name string) bool {

@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"github.com/flex2csi/flex2csi/internal/allow"
-	"github.com/flex2csi/flex2csi/internal/quantity"
+
 	"github.com/flex2csi/flex2csi/internal/strict"
 )
 
@@ -42,7 +42,7 @@ func (v *validator) quantity(at, s string) {
 	if s == "" {
 		return
 	}
-	if _, err := quantity.Parse(s); err != nil {
+	if _, err := ParseQuantity(s); err != nil {
 		v.Fault(at, "%v", err)
 	}
 }

@@ -23,8 +23,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/flex2csi/flex2csi/internal/pendingunmount"
-	"github.com/flex2csi/flex2csi/internal/quantity"
+	"github.com/flex2csi/flex2csi/internal/statedir"
+
 	"github.com/flex2csi/flex2csi/internal/strict"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
@@ -119,13 +119,13 @@ const (
 
 // MaxBytes is MaxSize as a number.
 func (a Allowed) MaxBytes() int64 {
-	n, _ := quantity.Parse(a.MaxSize) // else 0, which allows nothing
+	n, _ := ParseQuantity(a.MaxSize) // else 0, which allows nothing
 	return n
 }
 
 // MaxBytesPerNamespace is MaxSizePerNamespace as a number.
 func (a Allowed) MaxBytesPerNamespace() int64 {
-	n, _ := quantity.Parse(cmp.Or(a.MaxSizePerNamespace, a.MaxSize))
+	n, _ := ParseQuantity(cmp.Or(a.MaxSizePerNamespace, a.MaxSize))
 	return n
 }
 
@@ -179,7 +179,7 @@ const (
 	FSGroupNone FSGroupPolicy = "none"
 )
 
-// LogJournal as the file of a [Log] is the journal of systemd. It equals calllog.Journal;
+// LogJournal as the file of a [Log] is the journal of systemd. It equals volumelog.Journal;
 // that package is heavier.
 const LogJournal = "journal"
 
@@ -237,7 +237,7 @@ func Default(driver DriverName, backend Backend) *Configuration {
 		Capabilities: SafeCapabilities(),
 	}
 	if backend == BackendCSI {
-		c.Socket, c.StateDir = DefaultSocket, pendingunmount.DefaultStateDir
+		c.Socket, c.StateDir = DefaultSocket, statedir.DefaultStateDir
 	} else {
 		c.FSGroupPolicy, c.MaxSize, c.MaxImagesPerNamespace = FSGroupDriver, DefaultMaxSize, DefaultMaxImagesPerNamespace
 	}

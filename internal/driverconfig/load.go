@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/flex2csi/flex2csi/internal/trust"
+	"github.com/flex2csi/flex2csi/internal/hostfile"
 )
 
 // Load reads, decodes and validates the configuration at path. A missing file
@@ -83,7 +83,7 @@ func readAll(fd int, size int64) ([]byte, error) {
 }
 
 // trusted refuses what other users than root, and the one who calls, can change: the
-// file says what of the node pods may have. It is trust.Check without package os.
+// file says what of the node pods may have. It is hostfile.CheckTrusted without package os.
 func trusted(st *unix.Stat_t) error {
 	switch {
 	case st.Uid != 0 && int(st.Uid) != unix.Geteuid():
@@ -105,7 +105,7 @@ func trustedWay(path string) error {
 		if st.Mode&unix.S_ISVTX != 0 {
 			st.Mode &^= 0o022
 		}
-		if st.Uid != 0 && trust.IsUnmapped(st.Uid) {
+		if st.Uid != 0 && hostfile.IsUnmapped(st.Uid) {
 			st.Uid = 0
 		}
 		if err := trusted(&st); err != nil {

@@ -3,8 +3,8 @@ package driverconfig_test
 import (
 	"testing"
 
-	"github.com/flex2csi/flex2csi/internal/calllog"
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
+	"github.com/flex2csi/flex2csi/internal/volumelog"
 	"github.com/flex2csi/flex2csi/internal/wire"
 )
 
@@ -15,8 +15,8 @@ func TestDefaultSocket(t *testing.T) {
 }
 
 func TestLogToJournal(t *testing.T) {
-	if driverconfig.LogJournal != calllog.Journal {
-		t.Errorf("the journal is called %q here and %q in package calllog", driverconfig.LogJournal, calllog.Journal)
+	if driverconfig.LogJournal != volumelog.Journal {
+		t.Errorf("the journal is called %q here and %q in package volumelog", driverconfig.LogJournal, volumelog.Journal)
 	}
 	c := driverconfig.Default(disk(), driverconfig.BackendLocal)
 	c.Log.File = driverconfig.LogJournal

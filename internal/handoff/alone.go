@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/kubeletdir"
-	"github.com/flex2csi/flex2csi/internal/mountcode"
+
 	"github.com/flex2csi/flex2csi/internal/nodemounts"
-	"github.com/flex2csi/flex2csi/internal/pendingunmount"
+	"github.com/flex2csi/flex2csi/internal/statedir"
 	"github.com/flex2csi/flex2csi/internal/wire"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
@@ -32,8 +32,8 @@ func (b *Backend) unmount(ctx context.Context, c *flex.Call) error {
 		return err
 	}
 	// First: a kill after this leaves the pending unmount.
-	pending := pendingunmount.Unmount{Driver: driver, Command: c.Command, Dir: c.Dir, Time: time.Now().UTC()}
-	if err := pendingunmount.Write(b.StateDir, pending); err != nil {
+	pending := statedir.PendingUnmount{Driver: driver, Command: c.Command, Dir: c.Dir, Time: time.Now().UTC()}
+	if err := statedir.WritePendingUnmount(b.StateDir, pending); err != nil {
 		return flex.Errorf(flex.CodeUnavailable, "flex2csi does not listen at %s, and it cannot be left a note in %s that the volume is not wanted any more, without which nothing is unmounted: %w", b.Socket, b.StateDir, err)
 	}
 	if b.afterWrite != nil {
@@ -91,7 +91,7 @@ func (b *Backend) placeOf(dir string) (place, error) {
 func (b *Backend) takeDown(ctx context.Context, p place) error {
 	mounts := nodemounts.Mounts{Mounter: b.Mounter, KubeletDir: p.root}
 	if err := mounts.Unmount(ctx, p.dir); err != nil {
-		return mountcode.Of(err)
+		return nodemounts.WithCode(err)
 	}
 	if p.targetPath == "" {
 		return nil
@@ -108,5 +108,5 @@ func (b *Backend) takeDown(ctx context.Context, p place) error {
 	if err == nil {
 		err = mounts.RemoveTarget(ctx, p.targetPath)
 	}
-	return mountcode.Of(err)
+	return nodemounts.WithCode(err)
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/moby/sys/mountinfo"
 
-	"github.com/flex2csi/flex2csi/internal/pendingunmount"
+	"github.com/flex2csi/flex2csi/internal/statedir"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -47,7 +47,7 @@ func TestUnmountAlone(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(n.kubelet.Root, "pods/1/flex2csi")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the kubelet would delete what is below %s: %v", private, err)
 	}
-	found, broken := pendingunmount.List(n.stateDir)
+	found, broken := statedir.ListPendingUnmounts(n.stateDir)
 	if len(found) != 1 || len(broken) > 0 || found[0].Dir != dir || found[0].Command != flex.CommandUnmount || found[0].Driver != "example.com/disk" || found[0].Time.IsZero() {
 		t.Errorf("pending unmounts: %+v, %v", found, broken)
 	}
@@ -57,7 +57,7 @@ func TestUnmountAlone(t *testing.T) {
 	if left := mounts(t, n.kubelet.Root); len(left) > 0 {
 		t.Errorf("still mounted: %v", left)
 	}
-	if found, _ := pendingunmount.List(n.stateDir); len(found) != 2 {
+	if found, _ := statedir.ListPendingUnmounts(n.stateDir); len(found) != 2 {
 		t.Errorf("pending unmounts: %+v", found)
 	}
 }
@@ -68,7 +68,7 @@ func TestUnmountAloneHalfDone(t *testing.T) {
 	n := newNode(t)
 	dir, private := n.published("1")
 	// Killed after the pending unmount was written, and after the first unmount.
-	if err := pendingunmount.Write(n.stateDir, pendingunmount.Unmount{Driver: "example.com/disk", Command: flex.CommandUnmount, Dir: dir}); err != nil {
+	if err := statedir.WritePendingUnmount(n.stateDir, statedir.PendingUnmount{Driver: "example.com/disk", Command: flex.CommandUnmount, Dir: dir}); err != nil {
 		t.Fatal(err)
 	}
 	if err := unmount(dir); err != nil {
@@ -135,7 +135,7 @@ func TestDaemonSaysNo(t *testing.T) {
 	if len(mounts(t, dir)) != 1 {
 		t.Error("unmounted behind the back of the daemon")
 	}
-	if found, _ := pendingunmount.List(n.stateDir); len(found) > 0 {
+	if found, _ := statedir.ListPendingUnmounts(n.stateDir); len(found) > 0 {
 		t.Errorf("pending unmounts: %+v", found)
 	}
 	for _, point := range mounts(t, n.kubelet.Root) {
@@ -150,7 +150,7 @@ func TestOtherDirectory(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.wantFailure(flex.CodeInvalidArgument, "unmount", "/tmp/x")
-	if found, _ := pendingunmount.List(n.stateDir); len(found) > 0 {
+	if found, _ := statedir.ListPendingUnmounts(n.stateDir); len(found) > 0 {
 		t.Errorf("pending unmounts: %+v", found)
 	}
 }

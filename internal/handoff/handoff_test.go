@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/flex2csi/flex2csi/internal/daemon"
 	"github.com/flex2csi/flex2csi/internal/handoff"
-	"github.com/flex2csi/flex2csi/internal/wire/wireserver"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -201,7 +201,7 @@ func TestControllerAway(t *testing.T) {
 	if status := n.wantFailure(flex.CodeUnavailable, "attach", "{}", "node"); !strings.Contains(status.Message, n.controllerSocket) || !strings.Contains(status.Message, n.socket) {
 		t.Errorf("the message is %s", status.Message)
 	}
-	l, err := wireserver.Listen(n.controllerSocket)
+	l, err := daemon.Listen(n.controllerSocket)
 	if err != nil {
 		t.Fatal(err)
 	}

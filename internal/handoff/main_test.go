@@ -9,12 +9,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/flex2csi/flex2csi/internal/daemon"
 	"github.com/flex2csi/flex2csi/internal/handoff"
 	"github.com/flex2csi/flex2csi/internal/kubeletdir"
-	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/internal/wire"
-	"github.com/flex2csi/flex2csi/internal/wire/wireserver"
 	"github.com/flex2csi/flex2csi/pkg/flex"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -46,11 +46,11 @@ func (n *node) daemon(status flex.DriverStatus) {
 // listen is daemon for any socket.
 func (n *node) listen(socket string, status flex.DriverStatus) {
 	n.Helper()
-	l, err := wireserver.Listen(socket)
+	l, err := daemon.Listen(socket)
 	if err != nil {
 		n.Fatal(err)
 	}
-	s := &wireserver.Server{AllowUID: os.Getuid(), Handler: func(_ context.Context, r *wire.Request) flex.DriverStatus {
+	s := &daemon.Server{AllowUID: os.Getuid(), Handler: func(_ context.Context, r *wire.Request) flex.DriverStatus {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.requests = append(n.requests, r)

@@ -6,11 +6,11 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/flex2csi/flex2csi/internal/pendingunmount"
-	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/internal/daemon"
+	"github.com/flex2csi/flex2csi/internal/statedir"
 	"github.com/flex2csi/flex2csi/internal/wire"
-	"github.com/flex2csi/flex2csi/internal/wire/wireserver"
 	"github.com/flex2csi/flex2csi/pkg/flex"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // TestDaemonBackMeanwhile: a daemon that started after the first dial, and before the
@@ -22,16 +22,16 @@ func TestDaemonBackMeanwhile(t *testing.T) {
 	argv := []string{"unmount", target}
 	b := &Backend{Name: "example.com/disk", Argv: argv, Socket: filepath.Join(dir, "s"), StateDir: filepath.Join(dir, "state")}
 	b.afterWrite = func() {
-		if _, found, err := pendingunmount.Find(b.StateDir, target); !found || err != nil {
+		if _, found, err := statedir.FindPendingUnmount(b.StateDir, target); !found || err != nil {
 			t.Errorf("there is no pending unmount: %v", err)
 		}
-		l, err := wireserver.Listen(b.Socket)
+		l, err := daemon.Listen(b.Socket)
 		if err != nil {
 			t.Error(err)
 			return
 		}
 		t.Cleanup(func() { l.Close() })
-		s := &wireserver.Server{AllowUID: os.Getuid(), Handler: func(context.Context, *wire.Request) flex.DriverStatus {
+		s := &daemon.Server{AllowUID: os.Getuid(), Handler: func(context.Context, *wire.Request) flex.DriverStatus {
 			return flex.Failure(flex.Errorf(flex.CodeAborted, "the daemon's word"))
 		}}
 		go func() { _ = s.Serve(context.Background(), l) }() // until l is closed

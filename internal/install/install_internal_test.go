@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/flex2csi/flex2csi/internal/filelock"
-	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/internal/hostfile"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 func TestInstallLifeCycle(t *testing.T) {
@@ -236,7 +236,7 @@ func TestInterrupted(t *testing.T) {
 
 func TestLock(t *testing.T) {
 	o := options(t)
-	other, err := filelock.WaitDir(context.Background(), o.PluginDir)
+	other, err := hostfile.WaitDirLock(context.Background(), o.PluginDir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"github.com/flex2csi/flex2csi/internal/filelock"
+	"github.com/flex2csi/flex2csi/internal/hostfile"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -57,7 +57,7 @@ func (in *installer) lock(ctx context.Context) (unlock func(), err error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, in.LockTimeout, errors.New("another installer is at work there (lslocks shows which)"))
 	defer cancel()
-	l, err := filelock.WaitDir(ctx, in.pluginDir)
+	l, err := hostfile.WaitDirLock(ctx, in.pluginDir)
 	if err != nil {
 		return nil, fmt.Errorf("lock plugin directory %s: %w", in.pluginDir, err)
 	}

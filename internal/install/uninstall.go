@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/flex2csi/flex2csi/internal/attachlock"
 	"github.com/flex2csi/flex2csi/internal/kubeletdir"
+	"github.com/flex2csi/flex2csi/internal/statedir"
 )
 
 // maxNamed is how many of a list an error names.
@@ -140,7 +140,7 @@ func (in *installer) findOthers(r *removal) error {
 		path := filepath.Join(in.dir.path, e.Name())
 		switch {
 		case in.dir.owns(path):
-		case attachlock.IsFile(path):
+		case statedir.IsAttachLock(path):
 			r.notes = append(r.notes, path)
 		case r.after == none:
 			r.others = append(r.others, path)
@@ -153,7 +153,7 @@ func (in *installer) findOthers(r *removal) error {
 func (in *installer) checkFiles(r removal) error {
 	var attached []string
 	for _, path := range r.notes {
-		if attachlock.Held(path) {
+		if statedir.AttachLockHeld(path) {
 			attached = append(attached, path)
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -97,7 +97,7 @@ func (op *operation) create(ctx context.Context) (o *storagev1.VolumeAttachment,
 		}
 	}
 	o, err = request(ctx, func(ctx context.Context) (*storagev1.VolumeAttachment, error) {
-		return op.cluster.storage.VolumeAttachments().Create(ctx, attachment.New(op.want, op.owner), metav1.CreateOptions{})
+		return op.cluster.storage.VolumeAttachments().Create(ctx, objects.NewAttachment(op.want, op.owner), metav1.CreateOptions{})
 	})
 	switch {
 	case err == nil:
@@ -155,9 +155,9 @@ func (op *operation) attach(ctx context.Context, o *storagev1.VolumeAttachment, 
 		if err = op.waitDeleted(ctx, o); err == nil {
 			err = errVanished
 		}
-	case earlier && !op.want.Keep && o.Annotations[attachment.RequestAnnotation] != op.want.Request:
+	case earlier && !op.want.Keep && o.Annotations[objects.RequestAnnotation] != op.want.Request:
 		err = op.replace(ctx, o)
-	case earlier && !o.Status.Attached && !isSameSpec(o.Spec.Source.InlineVolumeSpec, attachment.Spec(op.want)):
+	case earlier && !o.Status.Attached && !isSameSpec(o.Spec.Source.InlineVolumeSpec, objects.AttachmentSpec(op.want)):
 		// The spec of an earlier try cannot be changed. With a wrong secret, for
 		// example, it would fail for ever.
 		op.log(ctx).Info("the wanted spec has changed; re-creating the VolumeAttachment")

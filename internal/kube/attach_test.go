@@ -8,9 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
-	"github.com/flex2csi/flex2csi/internal/kubeobject"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // requested is an attachment of a record.
@@ -23,18 +22,18 @@ func requested(request string) *csivol.Attachment {
 // TestAttachRecreatedNode (finding N12): a VolumeAttachment that no record of this node has
 // made is re-created before it is used, unless others use it.
 func TestAttachRecreatedNode(t *testing.T) {
-	other := func() runtime.Object { return ofFlex(requested("other"), attachment.AttachedByNode) }
+	other := func() runtime.Object { return ofFlex(requested("other"), objects.AttachedByNode) }
 	for name, tt := range map[string]struct {
 		there []runtime.Object
 		keep  bool
 		want  string
 	}{
 		"of another record":    {[]runtime.Object{other(), nodeObject("node-1")}, false, "delete create"},
-		"of no record":         {[]runtime.Object{ofFlex(on("node-1"), attachment.AttachedByNode)}, false, "delete create"},
-		"of this record":       {[]runtime.Object{ofFlex(requested("mine"), attachment.AttachedByNode)}, false, ""},
+		"of no record":         {[]runtime.Object{ofFlex(on("node-1"), objects.AttachedByNode)}, false, "delete create"},
+		"of this record":       {[]runtime.Object{ofFlex(requested("mine"), objects.AttachedByNode)}, false, ""},
 		"this node has it":     {[]runtime.Object{other(), nodeObject("node-1")}, true, ""},
-		"adopted":              {[]runtime.Object{other(), nodeObject("node-1", kubeobject.CSIVolumeName("d", "h"))}, false, ""},
-		"of the controller":    {[]runtime.Object{ofFlex(on("node-1"), attachment.AttachedByController)}, false, ""},
+		"adopted":              {[]runtime.Object{other(), nodeObject("node-1", objects.CSIVolumeName("d", "h"))}, false, ""},
+		"of the controller":    {[]runtime.Object{ofFlex(on("node-1"), objects.AttachedByController)}, false, ""},
 		"of the control plane": {[]runtime.Object{ofCSI(on("node-1"))}, false, "create"}, // which the API server refuses
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -53,7 +52,7 @@ func TestAttachRecreatedNode(t *testing.T) {
 // TestAttachRecreatedNodeUnknown: until the old one is gone the volume is not attached.
 func TestAttachRecreatedNodeUnknown(t *testing.T) {
 	for _, request := range []string{"get nodes", "get persistentvolumes", "delete volumeattachments", ""} {
-		o := ofFlex(requested("other"), attachment.AttachedByNode)
+		o := ofFlex(requested("other"), objects.AttachedByNode)
 		o.Finalizers = []string{"external-attacher/d"}
 		inCluster(t, []runtime.Object{o, nodeObject("node-1")}, func(t *testing.T, s *apiServer, c *Cluster) {
 			a := daemon(c, "node-1")

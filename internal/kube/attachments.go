@@ -15,8 +15,8 @@ import (
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/internal/volumelog"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
@@ -45,11 +45,11 @@ type Attachments struct {
 }
 
 // Attachments returns the VolumeAttachments of a node, or of all nodes if it is empty.
-// Owner is attachment.AttachedByNode or attachment.AttachedByController.
+// Owner is objects.AttachedByNode or objects.AttachedByController.
 func (c *Cluster) Attachments(node, owner string) *Attachments {
-	selected := labels.Set{attachment.ManagedByLabel: attachment.ManagedBy}
+	selected := labels.Set{objects.ManagedByLabel: objects.ManagedBy}
 	if node != "" {
-		selected[attachment.NodeLabel] = attachment.LabelValue(node)
+		selected[objects.NodeLabel] = objects.LabelValue(node)
 	}
 	a := &Attachments{cluster: c, owner: owner, onDemand: map[string]*informer{}, deleted: utilcache.NewExpiring(), vanished: utilcache.NewExpiring()}
 	a.managed = a.newInformer(metav1.ListOptions{LabelSelector: selected.String()}, selected.AsSelector())
@@ -140,7 +140,7 @@ func (a *Attachments) List(ctx context.Context) ([]*csivol.Attachment, error) {
 	var all []*csivol.Attachment
 	for _, o := range known {
 		if a.owns(o) {
-			all = append(all, attachment.Volume(o))
+			all = append(all, objects.AttachmentVolume(o))
 		}
 	}
 	return all, err
@@ -150,26 +150,26 @@ var errNotSeen = &flex.Error{Code: flex.CodeUnavailable, Err: errors.New("the Vo
 
 // owns reports whether this daemon is responsible for an attachment.
 func (a *Attachments) owns(o *storagev1.VolumeAttachment) bool {
-	return attachment.Managed(o) && attachment.AttachedBy(o) == a.owner
+	return objects.ManagedAttachment(o) && objects.AttachedBy(o) == a.owner
 }
 
 // mayDelete reports whether this daemon may delete an attachment. The controller may
 // delete those of all nodes: kube-controller-manager tells it which to detach, and the
 // sweeper cleans up for deleted nodes.
 func (a *Attachments) mayDelete(o *storagev1.VolumeAttachment) bool {
-	return a.owns(o) || (attachment.Managed(o) && a.owner == attachment.AttachedByController)
+	return a.owns(o) || (objects.ManagedAttachment(o) && a.owner == objects.AttachedByController)
 }
 
 // objectName returns the name of the VolumeAttachment of a volume and a node.
 func objectName(want *csivol.Attachment) string {
-	return cmp.Or(want.Object, attachment.Name(want.Handle, want.Driver, want.Node))
+	return cmp.Or(want.Object, objects.AttachmentName(want.Handle, want.Driver, want.Node))
 }
 
 // isFor reports whether an attachment is for the volume and the node. Its name alone
 // does not prove that: it is a hash, which no admission policy can compute, so that the
 // token of another node is enough to create an object with that name.
 func isFor(o *storagev1.VolumeAttachment, want *csivol.Attachment) bool {
-	if o.Spec.Attacher != want.Driver || attachment.Name(want.Handle, want.Driver, o.Spec.NodeName) != objectName(want) {
+	if o.Spec.Attacher != want.Driver || objects.AttachmentName(want.Handle, want.Driver, o.Spec.NodeName) != objectName(want) {
 		return false
 	}
 	spec := o.Spec.Source.InlineVolumeSpec

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
-	"github.com/flex2csi/flex2csi/internal/kubeobject"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -91,8 +91,8 @@ func (op *operation) isAdopted(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	unique := kubeobject.CSIVolumeName(op.want.Driver, op.want.Handle)
-	if n != nil && (kubeobject.VolumeInUse(n, unique) || kubeobject.VolumeAttached(n, unique)) {
+	unique := objects.CSIVolumeName(op.want.Driver, op.want.Handle)
+	if n != nil && (objects.VolumeInUse(n, unique) || objects.VolumeAttached(n, unique)) {
 		op.log(ctx).Info("the VolumeAttachment was adopted by the control plane, which will delete it")
 		return true, nil
 	}
@@ -117,7 +117,7 @@ func (op *operation) willBeAdopted(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	for i := range pods {
-		if p := &pods[i]; !kubeobject.PodFinished(p) && kubeobject.PodUsesClaim(p, pv.Claim.Namespace, pv.Claim.Name) {
+		if p := &pods[i]; !objects.PodFinished(p) && objects.PodUsesClaim(p, pv.Claim.Namespace, pv.Claim.Name) {
 			op.log(ctx).Info("the PersistentVolume is a CSI one by now, and a pod uses it; the VolumeAttachment is left to the control plane", "usedBy", p.Namespace+"/"+p.Name)
 			return true, nil
 		}

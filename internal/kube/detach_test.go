@@ -11,9 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
-	"github.com/flex2csi/flex2csi/internal/kubeobject"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // csiPV is the volume after its migration, with a claim that the pod uses.
@@ -38,26 +37,26 @@ func csiPV() []runtime.Object {
 // TestDetach: only what this daemon has made, and no other component uses, is deleted. Without
 // one of these conditions the unit tests of the package passed.
 func TestDetach(t *testing.T) {
-	unique := kubeobject.CSIVolumeName("d", "h")
+	unique := objects.CSIVolumeName("d", "h")
 	inUse := nodeObject("node-1")
 	inUse.Status.VolumesInUse = []corev1.UniqueVolumeName{unique}
-	imitated := ofFlex(on("node-1"), attachment.AttachedByNode)
+	imitated := ofFlex(on("node-1"), objects.AttachedByNode)
 	imitated.Spec.Source.InlineVolumeSpec.CSI.VolumeHandle = "of another tenant"
-	byNode := func() runtime.Object { return ofFlex(on("node-1"), attachment.AttachedByNode) }
+	byNode := func() runtime.Object { return ofFlex(on("node-1"), objects.AttachedByNode) }
 	for name, tt := range map[string]struct {
 		there   []runtime.Object
 		deletes bool
 	}{
 		"ours":                               {[]runtime.Object{byNode(), nodeObject("node-1")}, true},
 		"ours, and the Node is gone":         {[]runtime.Object{byNode()}, true},
-		"the controller's":                   {[]runtime.Object{ofFlex(on("node-1"), attachment.AttachedByController), nodeObject("node-1")}, false},
+		"the controller's":                   {[]runtime.Object{ofFlex(on("node-1"), objects.AttachedByController), nodeObject("node-1")}, false},
 		"the control plane's":                {[]runtime.Object{ofCSI(on("node-1")), nodeObject("node-1")}, false},
 		"adopted: attached as a CSI volume":  {[]runtime.Object{byNode(), nodeObject("node-1", unique)}, false},
 		"adopted: in use as a CSI volume":    {[]runtime.Object{byNode(), inUse}, false},
 		"about to be: a pod uses the CSI PV": {append(csiPV(), byNode(), nodeObject("node-1")), false},
 		"no pod uses the CSI PV":             {append(csiPV()[:1], byNode(), nodeObject("node-1")), true},
 		"the name, but of another volume":    {[]runtime.Object{imitated, nodeObject("node-1")}, false},
-		"of another node, and this has none": {[]runtime.Object{ofFlex(on("node-2"), attachment.AttachedByNode), nodeObject("node-1")}, false},
+		"of another node, and this has none": {[]runtime.Object{ofFlex(on("node-2"), objects.AttachedByNode), nodeObject("node-1")}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, tt.there, func(t *testing.T, s *apiServer, c *Cluster) {
@@ -78,7 +77,7 @@ func TestDetach(t *testing.T) {
 func TestDetachUnknown(t *testing.T) {
 	for _, request := range []string{"get volumeattachments", "get nodes", "get persistentvolumes", "list pods", "delete volumeattachments"} {
 		t.Run(request, func(t *testing.T) {
-			there := append(csiPV(), ofFlex(on("node-1"), attachment.AttachedByNode), nodeObject("node-1"))
+			there := append(csiPV(), ofFlex(on("node-1"), objects.AttachedByNode), nodeObject("node-1"))
 			there[1].(*corev1.Pod).Status.Phase = corev1.PodSucceeded
 			inCluster(t, there, func(t *testing.T, s *apiServer, c *Cluster) {
 				a := daemon(c, "node-1")
@@ -100,12 +99,12 @@ func TestDetachUnknown(t *testing.T) {
 // TestDetachReplaced: the VolumeAttachment that a watch showed was replaced by one that a
 // pod uses, perhaps.
 func TestDetachReplaced(t *testing.T) {
-	inCluster(t, []runtime.Object{ofFlex(on("node-1"), attachment.AttachedByNode), nodeObject("node-1")}, func(t *testing.T, s *apiServer, c *Cluster) {
+	inCluster(t, []runtime.Object{ofFlex(on("node-1"), objects.AttachedByNode), nodeObject("node-1")}, func(t *testing.T, s *apiServer, c *Cluster) {
 		a := daemon(c, "node-1")
 		synctest.Wait()
 		s.when("get nodes", func() {
 			s.drop(objectName(on("node-1")))
-			s.put(ofFlex(on("node-1"), attachment.AttachedByNode))
+			s.put(ofFlex(on("node-1"), objects.AttachedByNode))
 		})
 		if err := a.Detach(t.Context(), on("node-1")); err == nil {
 			t.Error("success")
@@ -118,7 +117,7 @@ func TestDetachReplaced(t *testing.T) {
 
 // TestDetachWaits: Success means that the external-attacher has finished.
 func TestDetachWaits(t *testing.T) {
-	o := ofFlex(on("node-1"), attachment.AttachedByNode)
+	o := ofFlex(on("node-1"), objects.AttachedByNode)
 	o.Finalizers = []string{"external-attacher/d"}
 	inCluster(t, []runtime.Object{o, nodeObject("node-1")}, func(t *testing.T, s *apiServer, c *Cluster) {
 		a := daemon(c, "node-1")
@@ -137,9 +136,9 @@ func TestDetachRenamed(t *testing.T) {
 	for _, adopted := range []bool{false, true} {
 		earlier := nodeObject("node-1")
 		if adopted {
-			earlier = nodeObject("node-1", kubeobject.CSIVolumeName("d", "h"))
+			earlier = nodeObject("node-1", objects.CSIVolumeName("d", "h"))
 		}
-		there := []runtime.Object{ofFlex(on("node-1"), attachment.AttachedByNode), earlier, nodeObject("node-new")}
+		there := []runtime.Object{ofFlex(on("node-1"), objects.AttachedByNode), earlier, nodeObject("node-new")}
 		inCluster(t, there, func(t *testing.T, s *apiServer, c *Cluster) {
 			a := daemon(c, "node-new")
 			want := on("node-new")
@@ -169,23 +168,23 @@ func TestDetachRenamed(t *testing.T) {
 
 // TestLost: what is not known is no loss.
 func TestLost(t *testing.T) {
-	detached, other := ofFlex(on("node-1"), attachment.AttachedByNode), ofFlex(on("node-1"), attachment.AttachedByNode)
+	detached, other := ofFlex(on("node-1"), objects.AttachedByNode), ofFlex(on("node-1"), objects.AttachedByNode)
 	detached.Status.Attached = false
 	other.Spec.Source.InlineVolumeSpec.CSI.VolumeHandle = "other"
 	for name, tt := range map[string]struct {
 		there []runtime.Object
 		lost  bool
 	}{
-		"attached":           {[]runtime.Object{ofFlex(on("node-1"), attachment.AttachedByNode)}, false},
+		"attached":           {[]runtime.Object{ofFlex(on("node-1"), objects.AttachedByNode)}, false},
 		"attached by others": {[]runtime.Object{ofCSI(on("node-1"))}, false},
 		"not attached":       {[]runtime.Object{detached}, true},
-		"being deleted":      {[]runtime.Object{leaving(ofFlex(on("node-1"), attachment.AttachedByNode))}, true},
+		"being deleted":      {[]runtime.Object{leaving(ofFlex(on("node-1"), objects.AttachedByNode))}, true},
 		"gone":               {nil, true},
 		"of another volume":  {[]runtime.Object{other}, true},
 	} {
 		inCluster(t, tt.there, func(t *testing.T, s *apiServer, c *Cluster) {
 			unanswered := &Cluster{core: s.CoreV1(), storage: s.StorageV1(), log: c.log, requests: &requests{}} // does not run
-			if _, err := unanswered.Attachments("node-1", attachment.AttachedByNode).Lost(on("node-1")); err == nil {
+			if _, err := unanswered.Attachments("node-1", objects.AttachedByNode).Lost(on("node-1")); err == nil {
 				t.Errorf("%s: known before an answer", name)
 			}
 			a := daemon(c, "node-1")
@@ -202,9 +201,9 @@ func TestLost(t *testing.T) {
 func TestList(t *testing.T) {
 	other := on("node-1")
 	other.Handle = "other"
-	there := []runtime.Object{ofFlex(on("node-1"), attachment.AttachedByNode), ofFlex(on("node-2"), attachment.AttachedByNode), ofFlex(other, attachment.AttachedByController)}
+	there := []runtime.Object{ofFlex(on("node-1"), objects.AttachedByNode), ofFlex(on("node-2"), objects.AttachedByNode), ofFlex(other, objects.AttachedByController)}
 	inCluster(t, there, func(t *testing.T, _ *apiServer, c *Cluster) {
-		all, err := c.Attachments("node-1", attachment.AttachedByNode).List(t.Context())
+		all, err := c.Attachments("node-1", objects.AttachedByNode).List(t.Context())
 		if err != nil || !slices.EqualFunc(all, []csivol.Key{{Driver: "d", Handle: "h"}}, func(a *csivol.Attachment, k csivol.Key) bool { return a.Key() == k }) {
 			t.Errorf("%v, %v", all, err)
 		}

@@ -10,9 +10,9 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
-	"github.com/flex2csi/flex2csi/internal/kubeobject"
+	"github.com/flex2csi/flex2csi/internal/objects"
+
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -45,7 +45,7 @@ func (op *operation) describeWait(ctx context.Context, o *storagev1.VolumeAttach
 	defer cancel()
 	var why []string
 	if e := o.Status.AttachError; e != nil {
-		why = append(why, "CSI driver "+o.Spec.Attacher+" says: "+clipText(attachment.ErrorText(e)))
+		why = append(why, "CSI driver "+o.Spec.Attacher+" says: "+clipText(objects.AttachmentErrorText(e)))
 	}
 	drivers, err := op.cluster.NodeDrivers(ctx, o.Spec.NodeName)
 	i := slices.IndexFunc(drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == o.Spec.Attacher })
@@ -54,8 +54,8 @@ func (op *operation) describeWait(ctx context.Context, o *storagev1.VolumeAttach
 		why = append(why, err.Error())
 	case i < 0:
 		why = append(why, fmt.Sprintf("CSI driver %s is not registered on node %s (CSINode); look at its pod there", o.Spec.Attacher, o.Spec.NodeName))
-	case kubeobject.AttachLimit(&drivers[i]) != nil && isFull(o):
-		why = append(why, op.describeLimit(ctx, o, *kubeobject.AttachLimit(&drivers[i])))
+	case objects.AttachLimit(&drivers[i]) != nil && isFull(o):
+		why = append(why, op.describeLimit(ctx, o, *objects.AttachLimit(&drivers[i])))
 	case o.Status.AttachError != nil:
 	case len(o.Finalizers) == 0:
 		why = append(why, fmt.Sprintf("no external-attacher has begun with it; look whether the controller of CSI driver %s runs", o.Spec.Attacher))
@@ -84,7 +84,7 @@ func (op *operation) describeLimit(ctx context.Context, o *storagev1.VolumeAttac
 			count++
 		}
 	}
-	ofDriver := string(kubeobject.CSIVolumeName(o.Spec.Attacher, ""))
+	ofDriver := string(objects.CSIVolumeName(o.Spec.Attacher, ""))
 	if n, err := op.cluster.GetNode(ctx, o.Spec.NodeName); err == nil && n != nil {
 		for _, v := range n.Status.VolumesAttached {
 			if strings.HasPrefix(string(v.Name), ofDriver) {
@@ -99,7 +99,7 @@ func (op *operation) describeLimit(ctx context.Context, o *storagev1.VolumeAttac
 func (op *operation) errUndeleted(o *storagev1.VolumeAttachment) error {
 	why := "CSI driver " + op.want.Driver + " has not detached it yet; look whether its controller runs"
 	if e := o.Status.DetachError; e != nil {
-		why = "CSI driver " + op.want.Driver + " says: " + clipText(attachment.ErrorText(e))
+		why = "CSI driver " + op.want.Driver + " says: " + clipText(objects.AttachmentErrorText(e))
 	}
 	return flex.Errorf(flex.CodeDeadlineExceeded, "volume %s is still being detached from node %s: %s (VolumeAttachment %s); this goes on", aboutVolume(op.want), op.want.Node, why, op.name)
 }

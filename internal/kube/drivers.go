@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
-	"github.com/flex2csi/flex2csi/internal/durable"
-	"github.com/flex2csi/flex2csi/internal/kubeobject"
+	"github.com/flex2csi/flex2csi/internal/hostfile"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // drivers are the CSIDriver objects: few, and they rarely change.
@@ -80,7 +80,7 @@ func (c *Cluster) CSIDriver(name string) (info csivol.DriverInfo, found, synced 
 	if err != nil {
 		return info, false, true // there is none
 	}
-	return kubeobject.DriverInfo(o), true, true
+	return objects.DriverInfo(o), true, true
 }
 
 // keepDrivers writes the cache for the next run. Until all objects are known the cache
@@ -95,7 +95,7 @@ func (c *Cluster) keepDrivers() {
 	now := map[string]csivol.DriverInfo{}
 	all, _ := d.list().List(labels.Everything()) // of memory, without an error
 	for _, o := range all {
-		now[o.Name] = kubeobject.DriverInfo(o)
+		now[o.Name] = objects.DriverInfo(o)
 	}
 	if reflect.DeepEqual(now, d.before) {
 		return
@@ -156,5 +156,5 @@ func writeStateFile(path string, drivers map[string]csivol.DriverInfo) error {
 	if err != nil {
 		return err
 	}
-	return durable.WriteFile(path, append(data, '\n'))
+	return hostfile.WriteFile(path, append(data, '\n'))
 }

@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/internal/volumelog"
 )
 
@@ -35,7 +35,7 @@ func TestReference(t *testing.T) {
 // TestLogNamesTheVolume: what is done about a VolumeAttachment is found by the request and by
 // the volume, and so is an Event.
 func TestLogNamesTheVolume(t *testing.T) {
-	there := []runtime.Object{ofFlex(requested("other"), attachment.AttachedByNode), nodeObject("node-1")}
+	there := []runtime.Object{ofFlex(requested("other"), objects.AttachedByNode), nodeObject("node-1")}
 	inCluster(t, there, func(t *testing.T, s *apiServer, c *Cluster) {
 		ctx := volumelog.With(t.Context(), volumelog.Subject{Request: "9f86", VolumeHandle: "h"})
 		if _, err := daemon(c, "node-1").Attach(ctx, requested("mine")); err != nil {

@@ -22,8 +22,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // apiServer is client-go's fake with what it lacks of an API server: UIDs and resource
@@ -78,7 +78,7 @@ func inCluster(t *testing.T, objects []runtime.Object, test func(t *testing.T, s
 
 // daemon is that of a node, once it watches: the fake replays nothing to a watch.
 func daemon(c *Cluster, node string) *Attachments {
-	a := c.Attachments(node, attachment.AttachedByNode)
+	a := c.Attachments(node, objects.AttachedByNode)
 	synctest.Wait()
 	return a
 }
@@ -312,7 +312,7 @@ func on(node string) *csivol.Attachment {
 
 // ofFlex is the VolumeAttachment that a daemon, or the controller, makes of it.
 func ofFlex(want *csivol.Attachment, by string) *storagev1.VolumeAttachment {
-	o := attachment.New(want, by)
+	o := objects.NewAttachment(want, by)
 	o.Status.Attached = true
 	return o
 }
@@ -320,7 +320,7 @@ func ofFlex(want *csivol.Attachment, by string) *storagev1.VolumeAttachment {
 // ofCSI is the one that the control plane makes for a CSI volume.
 func ofCSI(want *csivol.Attachment) *storagev1.VolumeAttachment {
 	return &storagev1.VolumeAttachment{
-		ObjectMeta: metav1.ObjectMeta{Name: attachment.Name(want.Handle, want.Driver, want.Node)},
+		ObjectMeta: metav1.ObjectMeta{Name: objects.AttachmentName(want.Handle, want.Driver, want.Node)},
 		Spec:       storagev1.VolumeAttachmentSpec{Attacher: want.Driver, NodeName: want.Node, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: new("csi-pv")}},
 		Status:     storagev1.VolumeAttachmentStatus{Attached: true},
 	}

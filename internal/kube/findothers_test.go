@@ -9,8 +9,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // TestFindOthers: the name of an attachment, of whichever maker, says of what it is.
@@ -23,14 +23,14 @@ func TestFindOthers(t *testing.T) {
 		})
 	}
 	for _, node := range []string{"node-1", "node-2", "node-3"} {
-		add(attachment.Name("other", "d", node), "d", node, nil)
+		add(objects.AttachmentName("other", "d", node), "d", node, nil)
 	}
-	add(attachment.Name("h", "d", "node-1"), "d", "node-1", nil)
-	add(attachment.Name("h", "d", "node-2"), "d", "node-2", nil)
-	add(attachment.Name("h", "d", "node-3"), "d", "node-3", &metav1.Time{Time: time.Now()})
-	add(attachment.Name("h", "e", "node-4"), "e", "node-4", nil)     // of another driver
-	add(attachment.Name("h", "d", "node-5"), "d", "node-1", nil)     // a name that is taken
-	add(attachment.Name("other", "d", "node-5"), "d", "node-5", nil) // with a known place
+	add(objects.AttachmentName("h", "d", "node-1"), "d", "node-1", nil)
+	add(objects.AttachmentName("h", "d", "node-2"), "d", "node-2", nil)
+	add(objects.AttachmentName("h", "d", "node-3"), "d", "node-3", &metav1.Time{Time: time.Now()})
+	add(objects.AttachmentName("h", "e", "node-4"), "e", "node-4", nil)     // of another driver
+	add(objects.AttachmentName("h", "d", "node-5"), "d", "node-1", nil)     // a name that is taken
+	add(objects.AttachmentName("other", "d", "node-5"), "d", "node-5", nil) // with a known place
 	var live, leaving []string
 	for _, o := range findOthers(all, &csivol.Attachment{Driver: "d", Handle: "h", Node: "node-1"}) {
 		if o.DeletionTimestamp != nil {
@@ -54,7 +54,7 @@ func BenchmarkFindOthers(b *testing.B) {
 	for i := range 10000 {
 		node := fmt.Sprintf("node-%d", i%1000)
 		all = append(all, storagev1.VolumeAttachment{
-			ObjectMeta: metav1.ObjectMeta{Name: attachment.Name(fmt.Sprintf("handle-%d", i), "d", node)},
+			ObjectMeta: metav1.ObjectMeta{Name: objects.AttachmentName(fmt.Sprintf("handle-%d", i), "d", node)},
 			Spec:       storagev1.VolumeAttachmentSpec{Attacher: "d", NodeName: node},
 		})
 	}

@@ -6,8 +6,8 @@ import (
 
 	storagev1 "k8s.io/api/storage/v1"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -59,7 +59,7 @@ func (op *operation) get(ctx context.Context) (*storagev1.VolumeAttachment, erro
 func (op *operation) request(ctx context.Context) (*storagev1.VolumeAttachment, error) {
 	o, err := get(ctx, op.cluster.storage.VolumeAttachments(), op.name)
 	o, err = orNone(o, err, "look for VolumeAttachment "+op.name+" of volume "+aboutVolume(op.want))
-	if o != nil && !attachment.Managed(o) {
+	if o != nil && !objects.ManagedAttachment(o) {
 		op.watch(op.name)
 	}
 	return o, err

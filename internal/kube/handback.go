@@ -6,8 +6,8 @@ import (
 
 	storagev1 "k8s.io/api/storage/v1"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
-	"github.com/flex2csi/flex2csi/internal/kubeobject"
+	"github.com/flex2csi/flex2csi/internal/objects"
+
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -40,7 +40,7 @@ const (
 // kubelet's CSI plugin has unstaged the volume. Once a deletion was expected, only an
 // answer of the API server says that the attachment stays.
 func (op *operation) waitKept(ctx context.Context, o *storagev1.VolumeAttachment) (managed bool, err error) {
-	if op.owner == attachment.AttachedByController {
+	if op.owner == objects.AttachedByController {
 		return false, nil // the controller cannot see what the kubelet holds; the node's daemon checks that
 	}
 	early, cancel := soon(ctx)
@@ -105,5 +105,5 @@ func (op *operation) isAttachedAsCSI(ctx context.Context, before bool) bool {
 	if err != nil {
 		return before
 	}
-	return n != nil && kubeobject.VolumeAttached(n, kubeobject.CSIVolumeName(op.want.Driver, op.want.Handle))
+	return n != nil && objects.VolumeAttached(n, objects.CSIVolumeName(op.want.Driver, op.want.Handle))
 }

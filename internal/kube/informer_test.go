@@ -9,13 +9,13 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // TestWatchEnds: between the end of a watch and the start of the next one another object may
 // have taken the place of the one in the cache, with another publish context.
 func TestWatchEnds(t *testing.T) {
-	was := ofFlex(on("node-1"), attachment.AttachedByNode)
+	was := ofFlex(on("node-1"), objects.AttachedByNode)
 	was.Status.AttachmentMetadata = map[string]string{"device": "old"}
 	inCluster(t, []runtime.Object{was}, func(t *testing.T, s *apiServer, c *Cluster) {
 		a := daemon(c, "node-1")
@@ -43,7 +43,7 @@ func TestWatchEnds(t *testing.T) {
 
 // TestWatchSilent: a connection that is dead says nothing, and is not up to date for that.
 func TestWatchSilent(t *testing.T) {
-	was := ofFlex(on("node-1"), attachment.AttachedByNode)
+	was := ofFlex(on("node-1"), objects.AttachedByNode)
 	inCluster(t, []runtime.Object{was}, func(t *testing.T, s *apiServer, c *Cluster) {
 		a := daemon(c, "node-1")
 		time.Sleep(5 * time.Minute) // with bookmarks it is
@@ -86,7 +86,7 @@ func TestLostBehind(t *testing.T) {
 		}
 		s.cut()
 		synctest.Wait()
-		if err := s.Tracker().Create(attachmentKind, ofFlex(on("node-1"), attachment.AttachedByNode), ""); err != nil {
+		if err := s.Tracker().Create(attachmentKind, ofFlex(on("node-1"), objects.AttachedByNode), ""); err != nil {
 			t.Fatal(err)
 		}
 		if lost, err := a.Lost(on("node-1")); err == nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
-	"github.com/flex2csi/flex2csi/internal/durable"
+	"github.com/flex2csi/flex2csi/internal/hostfile"
 )
 
 // volumes are PersistentVolumes as the API server last described them. A file has those
@@ -143,7 +143,7 @@ func (s *volumes) write() error {
 	s.mu.Unlock()
 	data, err := json.Marshal(file)
 	if err == nil {
-		err = durable.WriteFile(s.path, append(data, '\n'))
+		err = hostfile.WriteFile(s.path, append(data, '\n'))
 	}
 	if err != nil {
 		s.mu.Lock()

@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/internal/shared"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
@@ -53,7 +53,7 @@ func (op *operation) waitFree(ctx context.Context) error {
 
 func detachTrouble(o *storagev1.VolumeAttachment) string {
 	if e := o.Status.DetachError; e != nil {
-		return ", which failed: " + clipText(attachment.ErrorText(e))
+		return ", which failed: " + clipText(objects.AttachmentErrorText(e))
 	}
 	return ""
 }
@@ -145,7 +145,7 @@ func isBefore(a, b *storagev1.VolumeAttachment) bool {
 // attachments the answer has all that was written before the call. Those of other
 // components are from an informer, if that is up to date: they do not check ours.
 func (op *operation) listOthers(ctx context.Context) (live, leaving []*storagev1.VolumeAttachment, err error) {
-	volume, e := attachment.VolumeID(op.want.Driver, op.want.Handle), &op.cluster.everywhere
+	volume, e := objects.VolumeID(op.want.Driver, op.want.Handle), &op.cluster.everywhere
 	e.ask(volume, 1)
 	defer e.ask(volume, -1)
 	managed, err := e.managed.Get(ctx, op.cluster.listManaged)
@@ -191,7 +191,7 @@ func findOthers(all cache.Indexer, want *csivol.Attachment) (others []*storagev1
 		if !ofDriver || node == want.Node {
 			continue
 		}
-		known, _, _ := all.GetByKey(attachment.Name(want.Handle, want.Driver, node)) // of memory, without an error
+		known, _, _ := all.GetByKey(objects.AttachmentName(want.Handle, want.Driver, node)) // of memory, without an error
 		if o, ok := known.(*storagev1.VolumeAttachment); ok && o.Spec.NodeName == node && o.Spec.Attacher == want.Driver {
 			others = append(others, o)
 		}
@@ -211,7 +211,7 @@ func trimElsewhere(o *storagev1.VolumeAttachment) {
 
 // unlabeled selects the attachments that flex2csi has not made: those of the control
 // plane, and those that a rollback puts in their place.
-const unlabeled = "!" + attachment.VolumeLabel
+const unlabeled = "!" + objects.VolumeLabel
 
 // watchElsewhere returns the informer of all attachments that flex2csi has not made.
 func (a *Attachments) watchElsewhere() *informer {
@@ -253,7 +253,7 @@ func (c *Cluster) listManaged(ctx context.Context) (cache.Indexer, error) {
 	c.everywhere.mu.Unlock()
 	all := newPlaces()
 	for some := range slices.Chunk(volumes, volumesInRequest) {
-		selected := metav1.ListOptions{LabelSelector: attachment.VolumeLabel + " in (" + strings.Join(some, ",") + ")"}
+		selected := metav1.ListOptions{LabelSelector: objects.VolumeLabel + " in (" + strings.Join(some, ",") + ")"}
 		list, err := request(ctx, func(ctx context.Context) (*storagev1.VolumeAttachmentList, error) {
 			return c.storage.VolumeAttachments().List(ctx, selected)
 		})

@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // TestExclusive is what the control plane lets be on two nodes.
@@ -29,7 +29,7 @@ func TestExclusive(t *testing.T) {
 		{[]csivol.AccessMode{rwx}, false},
 		{[]csivol.AccessMode{rwo, rwx}, false},
 	} {
-		inCluster(t, []runtime.Object{ofFlex(on("node-2"), attachment.AttachedByNode)}, func(t *testing.T, s *apiServer, c *Cluster) {
+		inCluster(t, []runtime.Object{ofFlex(on("node-2"), objects.AttachedByNode)}, func(t *testing.T, s *apiServer, c *Cluster) {
 			want := on("node-1")
 			want.AccessModes = tt.modes
 			_, err := daemon(c, "node-1").Attach(t.Context(), want)
@@ -49,13 +49,13 @@ func TestMultiAttach(t *testing.T) {
 		there *storagev1.VolumeAttachment
 		error string
 	}{
-		"by another daemon":               {ofFlex(on("node-2"), attachment.AttachedByNode), "multi-attach"},
-		"by the controller":               {ofFlex(on("node-2"), attachment.AttachedByController), "multi-attach"},
+		"by another daemon":               {ofFlex(on("node-2"), objects.AttachedByNode), "multi-attach"},
+		"by the controller":               {ofFlex(on("node-2"), objects.AttachedByController), "multi-attach"},
 		"by the control plane":            {ofCSI(on("node-2")), "multi-attach"},
-		"being detached":                  {leaving(ofFlex(on("node-2"), attachment.AttachedByNode)), "still being detached"},
+		"being detached":                  {leaving(ofFlex(on("node-2"), objects.AttachedByNode)), "still being detached"},
 		"being detached, as a CSI volume": {leaving(ofCSI(on("node-2"))), "still being detached"},
-		"of another driver":               {ofFlex(otherDriver, attachment.AttachedByNode), ""},
-		"of another volume":               {ofFlex(otherVolume, attachment.AttachedByNode), ""},
+		"of another driver":               {ofFlex(otherDriver, objects.AttachedByNode), ""},
+		"of another volume":               {ofFlex(otherVolume, objects.AttachedByNode), ""},
 		"another volume, unmanaged":       {ofCSI(otherVolume), ""},
 		"the name is of no volume":        {misnamed, ""},
 	} {
@@ -102,7 +102,7 @@ func TestMultiAttachUnknown(t *testing.T) {
 // one is taken back; the first one waits for that.
 func TestRace(t *testing.T) {
 	for _, later := range []bool{false, true} {
-		for _, other := range []*storagev1.VolumeAttachment{ofFlex(on("node-2"), attachment.AttachedByNode), ofCSI(on("node-2"))} {
+		for _, other := range []*storagev1.VolumeAttachment{ofFlex(on("node-2"), objects.AttachedByNode), ofCSI(on("node-2"))} {
 			inCluster(t, nil, func(t *testing.T, s *apiServer, c *Cluster) {
 				a := daemon(c, "node-1")
 				other.UID, other.CreationTimestamp = "other", metav1.NewTime(time.Now().Add(-time.Second))
@@ -132,7 +132,7 @@ func TestRaceUnknown(t *testing.T) {
 		inCluster(t, nil, func(t *testing.T, s *apiServer, c *Cluster) {
 			a := daemon(c, "node-1")
 			s.when("create volumeattachments", func() {
-				s.put(ofFlex(on("node-2"), attachment.AttachedByNode))
+				s.put(ofFlex(on("node-2"), objects.AttachedByNode))
 				s.fail("list volumeattachments", errors.New("no answer"))
 				s.sticky = true
 			})
@@ -152,7 +152,7 @@ func TestRaceUnknown(t *testing.T) {
 
 // TestRightful: a VolumeAttachment that has the name only.
 func TestRightful(t *testing.T) {
-	o := ofFlex(on("node-1"), attachment.AttachedByNode)
+	o := ofFlex(on("node-1"), objects.AttachedByNode)
 	o.Spec.Source.InlineVolumeSpec.CSI.VolumeHandle = "of another tenant"
 	inCluster(t, []runtime.Object{o}, func(t *testing.T, s *apiServer, c *Cluster) {
 		if _, err := daemon(c, "node-1").Attach(t.Context(), on("node-1")); err == nil || s.changes() != "" {

@@ -17,8 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -113,7 +113,7 @@ func TestIsSameSpec(t *testing.T) {
 	fill := func() *csivol.Attachment {
 		return &csivol.Attachment{Driver: "d", Handle: "h", Node: "n", AccessModes: []csivol.AccessMode{csivol.ReadWriteOnce}}
 	}
-	base := attachment.Spec(fill())
+	base := objects.AttachmentSpec(fill())
 	for name, change := range map[string]func(*csivol.Attachment){
 		"context": func(a *csivol.Attachment) { a.Context = map[string]string{"a": "b"} },
 		"fsType":  func(a *csivol.Attachment) { a.FSType = "xfs" },
@@ -124,16 +124,16 @@ func TestIsSameSpec(t *testing.T) {
 	} {
 		a := fill()
 		change(a)
-		if isSameSpec(base, attachment.Spec(a)) {
+		if isSameSpec(base, objects.AttachmentSpec(a)) {
 			t.Errorf("another %s is the same request", name)
 		}
-		if !isSameSpec(attachment.New(a, "node").Spec.Source.InlineVolumeSpec, attachment.Spec(a)) {
+		if !isSameSpec(objects.NewAttachment(a, "node").Spec.Source.InlineVolumeSpec, objects.AttachmentSpec(a)) {
 			t.Errorf("%s: the object asks for something else", name)
 		}
 	}
 	a := fill()
 	a.Context, a.MountFlags = map[string]string{}, []string{}
-	if !isSameSpec(base, attachment.Spec(a)) || !isSameSpec(attachment.Spec(a), base) {
+	if !isSameSpec(base, objects.AttachmentSpec(a)) || !isSameSpec(objects.AttachmentSpec(a), base) {
 		t.Error("nothing and none are two requests")
 	}
 	if isSameSpec(nil, base) {

@@ -11,8 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
-	"github.com/flex2csi/flex2csi/internal/kubeobject"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // These methods make a request each time. They are for the sweeper, status and doctor.
@@ -59,7 +58,7 @@ func orNone[T any](o *T, err error, what string) (*T, error) {
 func (c *Cluster) ListAttachments(ctx context.Context, ours bool) ([]storagev1.VolumeAttachment, error) {
 	selected := labels.Set{}
 	if ours {
-		selected[attachment.ManagedByLabel] = attachment.ManagedBy
+		selected[objects.ManagedByLabel] = objects.ManagedBy
 	}
 	return c.attachmentsWith(ctx, selected, "list VolumeAttachments")
 }
@@ -67,9 +66,9 @@ func (c *Cluster) ListAttachments(ctx context.Context, ours bool) ([]storagev1.V
 // FindAttachments asks for flex2csi's VolumeAttachments of a PersistentVolume to a node.
 func (c *Cluster) FindAttachments(ctx context.Context, persistentVolume, node string) ([]storagev1.VolumeAttachment, error) {
 	return c.attachmentsWith(ctx, labels.Set{
-		attachment.ManagedByLabel:        attachment.ManagedBy,
-		attachment.NodeLabel:             attachment.LabelValue(node),
-		attachment.PersistentVolumeLabel: attachment.LabelValue(persistentVolume),
+		objects.ManagedByLabel:        objects.ManagedBy,
+		objects.NodeLabel:             objects.LabelValue(node),
+		objects.PersistentVolumeLabel: objects.LabelValue(persistentVolume),
 	}, "look for VolumeAttachments of "+persistentVolume+" to node "+node)
 }
 
@@ -144,8 +143,8 @@ func slimPod(o *corev1.Pod) corev1.Pod {
 		Spec:       corev1.PodSpec{NodeName: o.Spec.NodeName},
 		Status:     corev1.PodStatus{Phase: o.Status.Phase},
 	}
-	if uid := o.Annotations[kubeobject.ConfigHash]; uid != "" {
-		p.Annotations = map[string]string{kubeobject.ConfigHash: uid}
+	if uid := o.Annotations[objects.ConfigHash]; uid != "" {
+		p.Annotations = map[string]string{objects.ConfigHash: uid}
 	}
 	for _, v := range o.Spec.Volumes {
 		if v.Ephemeral != nil {

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
-	"github.com/flex2csi/flex2csi/internal/kubeobject"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -124,15 +124,15 @@ func (c *Cluster) PVState(ctx context.Context, persistentVolume string, key csiv
 	for i := range pods {
 		p := &pods[i]
 		switch {
-		case kubeobject.PodFinished(p):
-		case slices.Contains(kubeobject.PodUIDs(p), podUID):
-			if kubeobject.InlineFlexVolume(p, persistentVolume) != nil {
+		case objects.PodFinished(p):
+		case slices.Contains(objects.PodUIDs(p), podUID):
+			if objects.InlineFlexVolume(p, persistentVolume) != nil {
 				return csivol.PVState{}, nil // an inline volume of the pod, without a PersistentVolume
 			}
 			if p.DeletionTimestamp == nil {
 				f.Pod = p.Namespace + "/" + p.Name
 			}
-		case pv != nil && pv.CSI == key && p.DeletionTimestamp == nil && kubeobject.PodUsesClaim(p, pv.Claim.Namespace, pv.Claim.Name):
+		case pv != nil && pv.CSI == key && p.DeletionTimestamp == nil && objects.PodUsesClaim(p, pv.Claim.Namespace, pv.Claim.Name):
 			f.Next = p.Namespace + "/" + p.Name
 		}
 	}
@@ -143,7 +143,7 @@ func (c *Cluster) PVState(ctx context.Context, persistentVolume string, key csiv
 func (c *Cluster) ClaimUsed(ctx context.Context, claim csivol.ObjectRef, node string) (used bool, err error) {
 	what := "list pods of node " + node + " in namespace " + claim.Namespace
 	err = listEach(ctx, what, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node}, c.core.Pods(claim.Namespace).List, func(p *corev1.Pod) {
-		used = used || (!kubeobject.PodFinished(p) && kubeobject.PodUsesClaim(p, claim.Namespace, claim.Name))
+		used = used || (!objects.PodFinished(p) && objects.PodUsesClaim(p, claim.Namespace, claim.Name))
 	})
 	return used && err == nil, err
 }

@@ -7,8 +7,8 @@ import (
 
 	storagev1 "k8s.io/api/storage/v1"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -103,7 +103,7 @@ func (op *operation) waitAttached(ctx context.Context, o *storagev1.VolumeAttach
 	}
 	got := csivol.Attached{Object: o.Name, PublishContext: o.Status.AttachmentMetadata, Ours: op.owns(o)}
 	if got.Ours {
-		got.Name = o.Annotations[attachment.PersistentVolumeAnnotation]
+		got.Name = o.Annotations[objects.PersistentVolumeAnnotation]
 	}
 	return got, nil
 }

@@ -12,7 +12,7 @@ import (
 	securejoin "github.com/cyphar/filepath-securejoin"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/flex2csi/flex2csi/internal/trust"
+	"github.com/flex2csi/flex2csi/internal/hostfile"
 )
 
 // readFiles reads the configuration file and the drop-ins; later ones win
@@ -74,7 +74,7 @@ func (k *Kubelet) readFile(path string) error {
 	if err != nil {
 		return err
 	}
-	data, err := trust.ReadFile(here, trust.MayChange, maxConfig)
+	data, err := hostfile.ReadTrusted(here, hostfile.MayChange, maxConfig)
 	if err != nil {
 		return err
 	}

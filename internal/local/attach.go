@@ -7,7 +7,7 @@ import (
 	"hash/fnv"
 	"strings"
 
-	"github.com/flex2csi/flex2csi/internal/attachlock"
+	"github.com/flex2csi/flex2csi/internal/statedir"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -102,7 +102,7 @@ func (b *Backend) acquireLock(ctx context.Context, v *Volume, c *flex.Call) erro
 	if b.AttachLocks == "" || !v.isDisk() {
 		return nil
 	}
-	broken, err := b.AttachLocks.Acquire(ctx, attachlock.Lock{
+	broken, err := b.AttachLocks.Acquire(ctx, statedir.AttachLock{
 		Disk:     v.identity(c.VolumeName),
 		Volume:   c.VolumeName,
 		Node:     c.NodeName,
@@ -111,7 +111,7 @@ func (b *Backend) acquireLock(ctx context.Context, v *Volume, c *flex.Call) erro
 	for _, err := range broken {
 		b.log().Warn("ignoring a broken attachment lock", "error", err)
 	}
-	if conflict, ok := errors.AsType[*attachlock.Conflict](err); ok {
+	if conflict, ok := errors.AsType[*statedir.AttachConflict](err); ok {
 		return flex.Errorf(flex.CodeFailedPrecondition, "%s %s is %w", v.Kind, v.Source, conflict)
 	}
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/flex2csi/flex2csi/internal/attachlock"
 	"github.com/flex2csi/flex2csi/internal/kubeletdir"
-	"github.com/flex2csi/flex2csi/internal/mountcode"
+	"github.com/flex2csi/flex2csi/internal/nodemounts"
+	"github.com/flex2csi/flex2csi/internal/statedir"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 	"github.com/flex2csi/flex2csi/pkg/mounter"
 )
@@ -38,7 +38,7 @@ type Backend struct {
 	ApplyFSGroup bool
 	// AttachLocks is the directory of attachment locks: the driver's directory.
 	// Empty: there are no locks.
-	AttachLocks attachlock.Dir
+	AttachLocks statedir.AttachLocks
 	// Log is optional.
 	Log *slog.Logger
 }
@@ -117,7 +117,7 @@ func (b *Backend) openUnlocked(dir string) (*lockedTarget, error) {
 	}
 	target, err := mounter.OpenTarget(kubeletdir.LinksTo(root, dir), dir)
 	if err != nil {
-		return nil, mountcode.Of(err)
+		return nil, nodemounts.WithCode(err)
 	}
 	return &lockedTarget{Target: target, root: root}, nil
 }
@@ -145,7 +145,7 @@ func lock(ctx context.Context, root, name string) (*mounter.Lock, error) {
 		f, err = mounter.LockName(ctx, file, name)
 	}
 	if err != nil {
-		return nil, mountcode.Of(&mounter.Error{Op: "lock", Target: name, Err: err})
+		return nil, nodemounts.WithCode(&mounter.Error{Op: "lock", Target: name, Err: err})
 	}
 	return f, nil
 }

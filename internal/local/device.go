@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/flex2csi/flex2csi/internal/mountcode"
+	"github.com/flex2csi/flex2csi/internal/nodemounts"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 	"github.com/flex2csi/flex2csi/pkg/mounter"
 )
@@ -25,14 +25,14 @@ func (b *Backend) findDevice(ctx context.Context, s string) (*mounter.BlockDevic
 		// writes to a disk may give it the UUID of another.
 		path, err := b.Mounter.FindByTag(ctx, tag, value)
 		if err != nil {
-			return nil, mountcode.Of(err)
+			return nil, nodemounts.WithCode(err)
 		}
 		if name = mounter.DeviceBelow(path, b.DeviceRoots); name == "" {
 			return nil, denied("device %s: %s has no name below the deviceRoots in this node's configuration (%s); have an administrator add a directory that has (flexdriver install --device-root DIR)", s, path, strings.Join(b.DeviceRoots, ", "))
 		}
 	}
 	d, err := mounter.OpenDevice(name, b.DeviceRoots)
-	return d, mountcode.Of(err)
+	return d, nodemounts.WithCode(err)
 }
 
 // waitForDevice waits until the device is there.

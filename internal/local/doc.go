@@ -9,5 +9,5 @@
 // up (setup.go), or takes it down (teardown.go).
 //
 // The only state between calls are attachment locks in the control plane
-// (internal/attachlock). What unmount needs is in the mount table and in sysfs.
+// (internal/statedir). What unmount needs is in the mount table and in sysfs.
 package local

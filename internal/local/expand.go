@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/flex2csi/flex2csi/internal/mountcode"
+	"github.com/flex2csi/flex2csi/internal/nodemounts"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 	"github.com/flex2csi/flex2csi/pkg/mounter"
 )
@@ -23,10 +23,10 @@ func (b *Backend) expandVolume(ctx context.Context, c *flex.Call) error {
 	case kindImage:
 		image, err := b.Mounter.OpenImage(ctx, v.Source, 0, b.images())
 		if err != nil {
-			return mountcode.Of(err)
+			return nodemounts.WithCode(err)
 		}
 		defer image.Close()
-		return mountcode.Of(b.growImage(ctx, v, image, c.NewSize))
+		return nodemounts.WithCode(b.growImage(ctx, v, image, c.NewSize))
 	case kindDevice:
 		d, err := b.findDevice(ctx, v.Source)
 		if err != nil {
@@ -85,14 +85,14 @@ func (b *Backend) expandFS(ctx context.Context, c *flex.Call) error {
 	defer p.close()
 	switch v.Kind {
 	case kindImage:
-		return mountcode.Of(b.expandImage(ctx, v, p, c.NewSize))
+		return nodemounts.WithCode(b.expandImage(ctx, v, p, c.NewSize))
 	case kindDevice:
-		return mountcode.Of(b.expandDevice(ctx, v, p, c.NewSize))
+		return nodemounts.WithCode(b.expandDevice(ctx, v, p, c.NewSize))
 	case kindMemory:
 		if err := b.requireMounted(ctx, v, p); err != nil {
 			return err
 		}
-		return mountcode.Of(b.Mounter.ResizeMemory(ctx, c.NewSize, p.Target))
+		return nodemounts.WithCode(b.Mounter.ResizeMemory(ctx, c.NewSize, p.Target))
 	}
 	if err := b.requireMounted(ctx, v, p); err != nil {
 		return err
@@ -195,7 +195,7 @@ func requireSize(device string, size int64) error {
 func (b *Backend) requireMounted(ctx context.Context, v *Volume, p *lockedTarget) error {
 	info, err := p.Info()
 	if err != nil {
-		return mountcode.Of(err)
+		return nodemounts.WithCode(err)
 	}
 	if info == nil {
 		return flex.Errorf(flex.CodeFailedPrecondition, "%s is not mounted at %s, so its size is unknown", v.Source, p.Path())

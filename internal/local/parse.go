@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/flex2csi/flex2csi/internal/allow"
-	"github.com/flex2csi/flex2csi/internal/quantity"
-	"github.com/flex2csi/flex2csi/internal/sensitive"
+	"github.com/flex2csi/flex2csi/internal/driverconfig"
+	"github.com/flex2csi/flex2csi/internal/guard"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -95,7 +95,7 @@ func suggest(name string, allowed []string) string {
 		return "; it is a field of flexVolume, next to options"
 	case simple(name) == "readonly":
 		return "; write ro into mountOptions, or let the pod claim the volume read-only"
-	case sensitive.Key(name), simple(name) == "username", simple(name) == "user":
+	case guard.SensitiveKey(name), simple(name) == "username", simple(name) == "user":
 		return "; credentials belong into the Secret that secretRef names"
 	}
 	return ""
@@ -104,7 +104,7 @@ func suggest(name string, allowed []string) string {
 // read takes the values that have to be read.
 func (v *Volume) read(user map[string]string) (faults []string) {
 	if size, ok := user[optionSize]; ok {
-		n, err := quantity.Parse(size)
+		n, err := driverconfig.ParseQuantity(size)
 		if err != nil {
 			faults = append(faults, fmt.Sprintf("size %v", err))
 		}

@@ -11,9 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/flex2csi/flex2csi/internal/attachlock"
-	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/internal/statedir"
 	"github.com/flex2csi/flex2csi/pkg/flex"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // everyCall makes a call with the options as each callout that looks at a
@@ -67,7 +67,7 @@ func TestClosedByDefault(t *testing.T) {
 func TestAttachNeedsPermission(t *testing.T) {
 	w := newWorld(t)
 	locks := t.TempDir()
-	w.b = Backend{AttachLocks: attachlock.Dir(locks), ImageRoots: []string{"/images"}, DeviceRoots: []string{"/dev/disk/by-id"}}
+	w.b = Backend{AttachLocks: statedir.AttachLocks(locks), ImageRoots: []string{"/images"}, DeviceRoots: []string{"/dev/disk/by-id"}}
 	for _, o := range []flex.Options{
 		options("image", "/elsewhere/team-a/disk.img"),
 		options("image", "/images/disk.img"),

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/flex2csi/flex2csi/internal/kubeletdir"
-	"github.com/flex2csi/flex2csi/internal/mountcode"
+	"github.com/flex2csi/flex2csi/internal/nodemounts"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 	"github.com/flex2csi/flex2csi/pkg/mounter"
 )
@@ -80,7 +80,7 @@ func (b *Backend) planSetUp(ctx context.Context, v *Volume, c *flex.Call) ([]str
 	switch v.Kind {
 	case kindPath:
 		if err := b.Mounter.FindDirectory(ctx, v.Source, b.directories()); err != nil {
-			return nil, mountcode.Of(err)
+			return nil, nodemounts.WithCode(err)
 		}
 	case kindImage:
 		more, err := b.planImage(ctx, v)
@@ -127,11 +127,11 @@ func (b *Backend) lookAt(dir string) (*mounter.Info, error) {
 	}
 	t, err := mounter.OpenTarget(kubeletdir.LinksTo(root, dir), dir)
 	if err != nil {
-		return nil, mountcode.Of(err)
+		return nil, nodemounts.WithCode(err)
 	}
 	defer t.Close()
 	info, err := t.Info()
-	return info, mountcode.Of(err)
+	return info, nodemounts.WithCode(err)
 }
 
 func (b *Backend) planImage(ctx context.Context, v *Volume) ([]string, error) {
@@ -141,7 +141,7 @@ func (b *Backend) planImage(ctx context.Context, v *Volume) ([]string, error) {
 			return nil, err
 		}
 		if _, err := b.permitRoom(v, v.Size, 1); err != nil {
-			return nil, mountcode.Of(err)
+			return nil, nodemounts.WithCode(err)
 		}
 		fsType := v.FSType
 		if fsType == "" {
@@ -154,12 +154,12 @@ func (b *Backend) planImage(ctx context.Context, v *Volume) ([]string, error) {
 		}, nil
 	}
 	if err != nil {
-		return nil, mountcode.Of(err)
+		return nil, nodemounts.WithCode(err)
 	}
 	defer image.Close()
 	device, err := b.Mounter.AttachedTo(image)
 	if err != nil {
-		return nil, mountcode.Of(err)
+		return nil, nodemounts.WithCode(err)
 	}
 	if device != "" {
 		return []string{fmt.Sprintf("use %s, which has %s already", device, v.Source)}, nil
@@ -173,7 +173,7 @@ func (b *Backend) planImage(ctx context.Context, v *Volume) ([]string, error) {
 func (b *Backend) planDisk(ctx context.Context, v *Volume, path string) ([]string, error) {
 	found, err := b.Mounter.Probe(ctx, path)
 	if err != nil {
-		return nil, mountcode.Of(err)
+		return nil, nodemounts.WithCode(err)
 	}
 	d := v.disk(path)
 	switch {
@@ -238,7 +238,7 @@ func (b *Backend) planExpansion(ctx context.Context, v *Volume, c *flex.Call) ([
 	case kindImage:
 		image, err := b.Mounter.OpenImage(ctx, v.Source, 0, b.images())
 		if err != nil {
-			return nil, mountcode.Of(err)
+			return nil, nodemounts.WithCode(err)
 		}
 		defer image.Close()
 		return []string{

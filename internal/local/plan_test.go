@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/flex2csi/flex2csi/internal/attachlock"
-	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/internal/statedir"
 	"github.com/flex2csi/flex2csi/pkg/flex"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // What --dry-run says, for a table of calls, as a golden file; and that it does
@@ -19,7 +19,7 @@ import (
 func TestPlan(t *testing.T) {
 	testenv.Need(t, "ext4", "xfs")
 	w := newWorld(t)
-	w.b.ApplyFSGroup, w.b.AttachLocks = true, attachlock.Dir("/driver")
+	w.b.ApplyFSGroup, w.b.AttachLocks = true, statedir.AttachLocks("/driver")
 	shared := w.shared()
 	w.image("") // its directory
 	group := int64(4711)

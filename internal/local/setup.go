@@ -12,7 +12,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/allow"
 	"github.com/flex2csi/flex2csi/internal/kubeletdir"
-	"github.com/flex2csi/flex2csi/internal/mountcode"
+	"github.com/flex2csi/flex2csi/internal/nodemounts"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 	"github.com/flex2csi/flex2csi/pkg/mounter"
 )
@@ -61,10 +61,10 @@ func (b *Backend) setUp(ctx context.Context, v *Volume, c *flex.Call) error {
 	defer p.close()
 	done, err := b.reuseOrRemove(ctx, v, p)
 	if err != nil || done {
-		return mountcode.Of(err)
+		return nodemounts.WithCode(err)
 	}
 	if err := p.Create(); err != nil {
-		return mountcode.Of(err)
+		return nodemounts.WithCode(err)
 	}
 	err = b.mountVolume(ctx, v, p, c.Options)
 	if errors.Is(err, mounter.ErrOccupied) { // meanwhile: the mount program of a call that was killed lived on
@@ -74,7 +74,7 @@ func (b *Backend) setUp(ctx context.Context, v *Volume, c *flex.Call) error {
 	}
 	if err != nil {
 		p.Discard()
-		return mountcode.Of(err)
+		return nodemounts.WithCode(err)
 	}
 	b.log().Info("mounted", "kind", string(v.Kind), "source", v.Source, "readOnly", v.ReadOnly)
 	return nil
@@ -155,7 +155,7 @@ func (b *Backend) openUnused(ctx context.Context, v *Volume, dir string) (*mount
 	root, _ := b.root(dir) // expandvolume has no directory
 	if err := v.ownDisk(d.Path, root).CheckUse(ctx); err != nil {
 		d.Close()
-		return nil, mountcode.Of(err)
+		return nil, nodemounts.WithCode(err)
 	}
 	return d, nil
 }

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/flex2csi/flex2csi/internal/mountcode"
+	"github.com/flex2csi/flex2csi/internal/nodemounts"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 	"github.com/flex2csi/flex2csi/pkg/mounter"
 )
@@ -52,7 +52,7 @@ func (b *Backend) openForTearDown(ctx context.Context, dir string) (*lockedTarge
 
 func (b *Backend) takeDown(ctx context.Context, p *lockedTarget) error {
 	if err := b.Mounter.Unmount(ctx, p.Target); err != nil {
-		return mountcode.Of(err)
+		return nodemounts.WithCode(err)
 	}
 	b.log().Info("unmounted")
 	return nil
@@ -72,7 +72,7 @@ func (b *Backend) unmountDevice(ctx context.Context, c *flex.Call) error {
 	defer p.close()
 	info, err := p.Info()
 	if err != nil || info == nil {
-		return mountcode.Of(err)
+		return nodemounts.WithCode(err)
 	}
 	backing := mounter.BackingFile(info.Source)
 	if err := b.takeDown(ctx, p); err != nil {
@@ -87,7 +87,7 @@ func (b *Backend) unmountDevice(ctx context.Context, c *flex.Call) error {
 	if err != nil {
 		b.putBack(ctx, p, info)
 	}
-	return mountcode.Of(err)
+	return nodemounts.WithCode(err)
 }
 
 // putBack mounts a disk again that could not be released. Without the mount the kubelet

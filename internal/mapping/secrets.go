@@ -10,9 +10,9 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/hostfile"
 	"github.com/flex2csi/flex2csi/internal/strict"
-	"github.com/flex2csi/flex2csi/internal/strict/strictyaml"
-	"github.com/flex2csi/flex2csi/internal/trust"
+	"github.com/flex2csi/flex2csi/internal/yamltext"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -194,7 +194,7 @@ const maxSecretFile = 256 << 10
 
 // readSecrets reads a file. Its errors have nothing of the content.
 func readSecrets(path, key string) (map[string]flex.Secret, error) {
-	data, err := trust.ReadFile(path, trust.MayNothing, maxSecretFile)
+	data, err := hostfile.ReadTrusted(path, hostfile.MayNothing, maxSecretFile)
 	if err != nil {
 		return nil, err
 	}
@@ -203,14 +203,14 @@ func readSecrets(path, key string) (map[string]flex.Secret, error) {
 		text := strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r")
 		return map[string]flex.Secret{key: flex.NewSecret([]byte(text))}, nil
 	}
-	root, err := strictyaml.Parse(data)
+	root, err := yamltext.Parse(data)
 	if err != nil {
 		return nil, notYAML(err)
 	}
-	if strictyaml.KindOf(root) != strict.Object {
+	if yamltext.KindOf(root) != strict.Object {
 		return nil, errors.New("want a YAML or JSON object, keys and values (for a file that is one value, set key)")
 	}
-	var d strictyaml.Decoder
+	var d yamltext.Decoder
 	var texts map[string]string
 	d.Decode(root, &texts)
 	if invalid, ok := errors.AsType[*strict.InvalidError](d.Err()); ok {

@@ -9,11 +9,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/flex2csi/flex2csi/internal/kubeobject"
+	"github.com/flex2csi/flex2csi/internal/bridgestatus"
+	"github.com/flex2csi/flex2csi/internal/distribution"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
-	"github.com/flex2csi/flex2csi/internal/nodevolumes"
 	"github.com/flex2csi/flex2csi/internal/objects"
-	"github.com/flex2csi/flex2csi/internal/release"
 )
 
 // acceptFlex looks at all that the way back needs, right before.
@@ -135,7 +134,7 @@ func (m *migration) checkUsers(ctx context.Context, no func(string, ...any) erro
 		return err
 	}
 	if !served {
-		return no("no bridge serves FlexVolume driver %s (ConfigMaps of %s), so no pod could start with it: put it into the bridge's configuration again", m.rec.FlexDriver, nodevolumes.Namespace)
+		return no("no bridge serves FlexVolume driver %s (ConfigMaps of %s), so no pod could start with it: put it into the bridge's configuration again", m.rec.FlexDriver, bridgestatus.Namespace)
 	}
 	return nil
 }
@@ -179,17 +178,17 @@ func (m *migration) checkBridge(ctx context.Context, w *world, p journal.Pod) (w
 	if err != nil {
 		return "", err
 	}
-	if node == nil || !kubeobject.NodeReady(node) {
+	if node == nil || !objects.NodeReady(node) {
 		return "node " + p.Node + " is not Ready", nil
 	}
 	version := node.Status.NodeInfo.KubeletVersion
-	if minor, ok := release.Parse(version); ok && !minor.Has(release.Reconstruction()) {
-		return fmt.Sprintf("the kubelet of node %s is %s: %s", p.Node, version, release.Reconstruction().Without), nil
+	if minor, ok := distribution.ParseMinor(version); ok && !minor.Has(distribution.Reconstruction()) {
+		return fmt.Sprintf("the kubelet of node %s is %s: %s", p.Node, version, distribution.Reconstruction().Without), nil
 	}
 	b := w.bridge(ctx, p.Node)
 	if b.document == nil {
 		why := cmp.Or(b.problem, "it is written within a minute of the start of the bridge; try again then")
-		return "the bridge of node " + p.Node + " does not say what it has in ConfigMap " + nodevolumes.Namespace + "/" + p.Node + " (" + why + ")", nil
+		return "the bridge of node " + p.Node + " does not say what it has in ConfigMap " + bridgestatus.Namespace + "/" + p.Node + " (" + why + ")", nil
 	}
 	if !ofThisBoot(b.document, node) {
 		return "the bridge of node " + p.Node + " has said nothing since that was started", nil
@@ -197,7 +196,7 @@ func (m *migration) checkBridge(ctx context.Context, w *world, p journal.Pod) (w
 	if !b.document.Serves(m.rec.FlexDriver) {
 		return "the bridge of node " + p.Node + " does not serve FlexVolume driver " + m.rec.FlexDriver, nil
 	}
-	if v := b.document.Find(m.rec.CSIDriver, m.rec.VolumeHandle); v != nil && (v.Uncertain || v.Staged == nodevolumes.StagedElsewhere) {
+	if v := b.document.Find(m.rec.CSIDriver, m.rec.VolumeHandle); v != nil && (v.Uncertain || v.Staged == bridgestatus.StagedElsewhere) {
 		return "something is under way or was left half-way with the volume on node " + p.Node, nil
 	}
 	return "", nil

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // BenchmarkApply migrates volumes of a cluster with 10,000 of them on 500 nodes, by the program

@@ -13,9 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
-	"github.com/flex2csi/flex2csi/internal/kubeobject"
+
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
@@ -51,7 +50,7 @@ type flexVolume struct {
 
 // unique returns what the volume is called in the status of nodes.
 func (v flexVolume) unique() corev1.UniqueVolumeName {
-	return kubeobject.FlexVolumeName(v.driver, v.name)
+	return objects.FlexVolumeName(v.driver, v.name)
 }
 
 // attachedByVendor returns the nodes to which kube-controller-manager has attached
@@ -83,7 +82,7 @@ func (w *world) attachedByController(ctx context.Context, v flexVolume, node *co
 	}
 	if !attaches(driver) {
 		return slices.ContainsFunc(node.Status.VolumesAttached, func(a corev1.AttachedVolume) bool {
-			return a.Name == v.unique() && a.DevicePath == attachment.DevicePrefix+v.handle
+			return a.Name == v.unique() && a.DevicePath == objects.DevicePrefix+v.handle
 		}), nil
 	}
 	all, err := w.attachments(ctx)
@@ -91,8 +90,8 @@ func (w *world) attachedByController(ctx context.Context, v flexVolume, node *co
 		return false, err
 	}
 	return slices.ContainsFunc(all.handles[csivol.Key{Driver: v.csiDriver, Handle: v.handle}], func(o *storagev1.VolumeAttachment) bool {
-		return o.Name == attachment.Name(v.handle, v.csiDriver, node.Name) &&
-			attachment.Managed(o) && attachment.AttachedBy(o) == attachment.AttachedByController &&
+		return o.Name == objects.AttachmentName(v.handle, v.csiDriver, node.Name) &&
+			objects.ManagedAttachment(o) && objects.AttachedBy(o) == objects.AttachedByController &&
 			o.Spec.NodeName == node.Name
 	}), nil
 }
@@ -233,7 +232,7 @@ func (m *migration) watchAttachedSince(ctx context.Context, w *world, name, sinc
 
 // isAttachedOn reports whether a vendor's driver has attached the volume by what a node says.
 func (m *migration) isAttachedOn(ctx context.Context, w *world, node *corev1.Node) (bool, error) {
-	if !kubeobject.VolumeAttached(node, m.flexVolume().unique()) {
+	if !objects.VolumeAttached(node, m.flexVolume().unique()) {
 		return false, nil
 	}
 	ours, err := w.attachedByController(ctx, m.flexVolume(), node)

@@ -3,7 +3,7 @@ package migrate_test
 import (
 	"maps"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // ours is the name that a VolumeAttachment of the volume has in the cases.
@@ -42,7 +42,7 @@ func attachmentCases() map[string]clusterCase {
 			want: []string{"pv1: no", "Fails attachments: VolumeAttachment " + ours + "…names the PersistentVolume, which is no CSI volume; delete it"},
 		},
 		"foreign, of a node that is gone": {
-			file: "va-other", edits: []string{ours, attachment.Name("vol-1", "disk.csi.example.com", "node-9"), "nodeName: node-1\n  source", "nodeName: node-9\n  source"},
+			file: "va-other", edits: []string{ours, objects.AttachmentName("vol-1", "disk.csi.example.com", "node-9"), "nodeName: node-1\n  source", "nodeName: node-9\n  source"},
 			want: []string{"pv1: no", "Fails attachments: …node node-9…trial-pv"},
 		},
 		"live-stuck":         {file: "live-stuck", want: []string{"Fails attachments: VolumeAttachment csi-1c67…deleted since 2026-11-20T00:00:00Z (8 days)…instance node-2 not found…node node-2"}, never: []string{"in a moment"}},

@@ -9,7 +9,7 @@ import (
 
 	storagev1 "k8s.io/api/storage/v1"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // attachmentChecks are about what is attached.
@@ -60,11 +60,11 @@ func (s *subject) checkAttachments(ctx context.Context, f *findings) error {
 }
 
 func (s *subject) checkAttachment(f *findings, o *storagev1.VolumeAttachment) {
-	node, name := o.Spec.NodeName, attachment.Name(s.v.Handle, s.v.CSIDriver, o.Spec.NodeName)
+	node, name := o.Spec.NodeName, objects.AttachmentName(s.v.Handle, s.v.CSIDriver, o.Spec.NodeName)
 	other := ""
 	if volume := volumeName(o); volume != "" {
 		other = "PersistentVolume " + volume
-	} else if handle := attachment.Handle(o); handle != s.v.Handle || o.Spec.Attacher != s.v.CSIDriver {
+	} else if handle := objects.AttachmentHandle(o); handle != s.v.Handle || o.Spec.Attacher != s.v.CSIDriver {
 		other = "volume " + handle + " of " + o.Spec.Attacher
 	}
 	state := s.w.attachmentState(o)

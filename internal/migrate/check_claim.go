@@ -7,7 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/flex2csi/flex2csi/internal/kubeobject"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // claimChecks are about the claim.
@@ -55,8 +55,8 @@ func (s *subject) checkClaim(_ context.Context, f *findings) error {
 }
 
 func (s *subject) checkStorageClass(_ context.Context, f *findings) error {
-	class, _ := kubeobject.ClaimClass(s.claim)
-	if volume := kubeobject.VolumeClass(s.old.PersistentVolume); class != volume {
+	class, _ := objects.ClaimClass(s.claim)
+	if volume := objects.VolumeClass(s.old.PersistentVolume); class != volume {
 		f.note("", "the claim has the storage class %q and the volume %q; an expansion goes by the claim's", class, volume)
 	}
 	return nil

@@ -10,9 +10,9 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/csivol"
-	"github.com/flex2csi/flex2csi/internal/kubeobject"
+
+	"github.com/flex2csi/flex2csi/internal/distribution"
 	"github.com/flex2csi/flex2csi/internal/objects"
-	"github.com/flex2csi/flex2csi/internal/release"
 )
 
 // driverChecks are about the CSI driver.
@@ -58,7 +58,7 @@ func (s *subject) checkDriver(ctx context.Context, f *findings) error {
 	if !c.ServiceAccountTokens && len(o.Spec.TokenRequests) > 0 {
 		differs("serviceAccountTokens", "false", "tokenRequests", "not empty")
 	}
-	if c.Attach == bridgeconfig.AttachNone && s.attaches() && !kubeobject.PanicsAtAttachments(s.v.CSIDriver) {
+	if c.Attach == bridgeconfig.AttachNone && s.attaches() && !objects.PanicsAtAttachments(s.v.CSIDriver) {
 		differs("attach", string(c.Attach), "attachRequired", "true")
 	}
 	if isTrue(o.Spec.SELinuxMount) {
@@ -93,7 +93,7 @@ func (s *subject) checkSELinux(ctx context.Context, f *findings) error {
 			continue // checkNodes says so
 		}
 		version := node.Status.NodeInfo.KubeletVersion
-		if minor, _ := release.Parse(version); minor.Has(release.SELinuxMount()) {
+		if minor, _ := distribution.ParseMinor(version); minor.Has(distribution.SELinuxMount()) {
 			f.decide(do, evidence+"; the kubelet of node %s, %s, does so by default", s.v.CSIDriver, name, version)
 			return nil
 		}

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
-	"github.com/flex2csi/flex2csi/internal/kubeobject"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // mappingChecks are about what the volume becomes.
@@ -20,7 +20,7 @@ func mappingChecks() []check {
 
 func (s *subject) checkMapping(_ context.Context, f *findings) error {
 	err := s.unknown["mapping"]
-	switch unsupported := kubeobject.Unsupported(s.v.FlexDriver, false); {
+	switch unsupported := objects.Unsupported(s.v.FlexDriver, false); {
 	case errors.Is(err, errUnmapped) && unsupported != "":
 		f.fails("see docs/limits.md", "%s", unsupported)
 		return nil

@@ -8,10 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
-	"github.com/flex2csi/flex2csi/internal/kubeobject"
-	"github.com/flex2csi/flex2csi/internal/nodevolumes"
+	"github.com/flex2csi/flex2csi/internal/bridgestatus"
+	"github.com/flex2csi/flex2csi/internal/distribution"
 	"github.com/flex2csi/flex2csi/internal/objects"
-	"github.com/flex2csi/flex2csi/internal/release"
 )
 
 // nodeChecks are about the nodes of the pods.
@@ -39,32 +38,32 @@ func (s *subject) checkNode(f *findings, name string, node *corev1.Node) {
 		f.fails("delete its pods", "node %s is gone, and still has pods of the claim", name)
 		return
 	}
-	if !kubeobject.NodeReady(node) {
+	if !objects.NodeReady(node) {
 		s.v.unready = true
 		f.notLive("plan again when it is", "node %s is not Ready: its kubelet can neither mount nor stop a pod", name)
 	}
 	checkRelease(f, name, node.Status.NodeInfo.KubeletVersion)
-	if s.attaches() && kubeobject.AttachesItself(node) {
+	if s.attaches() && objects.AttachesItself(node) {
 		f.fails("set enableControllerAttachDetach: true in the kubelet's configuration, when the old driver does not need false any more",
-			"the kubelet of node %s attaches by itself (no annotation %s), which it may not do for CSI driver %s", name, kubeobject.ControllerAttaches, s.v.CSIDriver)
+			"the kubelet of node %s attaches by itself (no annotation %s), which it may not do for CSI driver %s", name, objects.ControllerAttaches, s.v.CSIDriver)
 	}
 }
 
 // checkRelease: not every kubelet can take a volume over while a pod has it.
 func checkRelease(f *findings, node, version string) {
 	const what = "the kubelet of node %s is %s"
-	minor, ok := release.Parse(version)
+	minor, ok := distribution.ParseMinor(version)
 	switch {
 	case !ok:
 		f.decide("find out what it is", what+", which is no release of Kubernetes that is known", node, orNone(version))
-	case !minor.Has(release.StagingPath()):
-		f.fails(fmt.Sprintf("upgrade the node to %s, or leave the volume on the bridge", release.StagingPath().Since),
-			what+": %s", node, version, release.StagingPath().Without)
-	case !minor.Has(release.Reconstruction()):
-		f.notLive(fmt.Sprintf("let the pod restart for it (--rolling) or stop it (--offline), or upgrade the node to %s", release.Reconstruction().Since),
-			what+": %s", node, version, release.Reconstruction().Without)
-	case !slices.Contains(release.Tested(), minor):
-		f.decide("try it on a volume that you can lose", what+"; flex2csi is tested with %s", node, version, release.TestedText())
+	case !minor.Has(distribution.StagingPath()):
+		f.fails(fmt.Sprintf("upgrade the node to %s, or leave the volume on the bridge", distribution.StagingPath().Since),
+			what+": %s", node, version, distribution.StagingPath().Without)
+	case !minor.Has(distribution.Reconstruction()):
+		f.notLive(fmt.Sprintf("let the pod restart for it (--rolling) or stop it (--offline), or upgrade the node to %s", distribution.Reconstruction().Since),
+			what+": %s", node, version, distribution.Reconstruction().Without)
+	case !slices.Contains(distribution.TestedMinors(), minor):
+		f.decide("try it on a volume that you can lose", what+"; flex2csi is tested with %s", node, version, distribution.TestedText())
 	}
 }
 
@@ -134,7 +133,7 @@ const forBridge = "restart the pod (all pods with the driver's volumes at once w
 // kubelet would stage it: then the kubelet's NodeStageVolume repeats what is
 // done already, and the first of the two to let go leaves it to the other.
 func (s *subject) checkBridge(f *findings, p Pod, node *corev1.Node, b *bridgeOf) {
-	object := "ConfigMap " + nodevolumes.Namespace + "/" + p.Node
+	object := "ConfigMap " + bridgestatus.Namespace + "/" + p.Node
 	notLive := func(evidence string, args ...any) {
 		f.notLive(forBridge, evidence, args...)
 	}
@@ -160,15 +159,15 @@ func (s *subject) checkBridge(f *findings, p Pod, node *corev1.Node, b *bridgeOf
 		notLive("the bridge of node %s has the volume for PersistentVolume %s", p.Node, v.PersistentVolume)
 	case v.Uncertain:
 		notLive("something is under way, or has failed half-way, with the volume on node %s: flex2csi status there says what", p.Node)
-	case v.Staged == nodevolumes.StagedElsewhere:
+	case v.Staged == bridgestatus.StagedElsewhere:
 		notLive("the bridge of node %s has it staged where the kubelet would not; delete its pods there, and it is staged again", p.Node)
 	default:
 		f.ok("pod %s has it from the bridge of node %s, %s (%s)", p.Name, p.Node, staged(v), object)
 	}
 }
 
-func staged(v *nodevolumes.Volume) string {
-	if v.Staged == nodevolumes.NotStaged {
+func staged(v *bridgestatus.NodeVolume) string {
+	if v.Staged == bridgestatus.NotStaged {
 		return "and the CSI driver does not stage"
 	}
 	return "staged where the kubelet would stage it"

@@ -5,8 +5,8 @@ import (
 
 	storagev1 "k8s.io/api/storage/v1"
 
+	"github.com/flex2csi/flex2csi/internal/distribution"
 	"github.com/flex2csi/flex2csi/internal/migrate"
-	"github.com/flex2csi/flex2csi/internal/release"
 )
 
 // TestNodeChecks: a kubelet before 1.28 leaves a pod Terminating that had its volume
@@ -29,14 +29,14 @@ func TestNodeChecks(t *testing.T) {
 
 // TestTestedKubelets: those that make e2e-releases migrates on need no decision.
 func TestTestedKubelets(t *testing.T) {
-	for _, minor := range release.Tested() {
+	for _, minor := range distribution.TestedMinors() {
 		v := planned(t, func(s *stock) { s.node.Status.NodeInfo.KubeletVersion = "v" + minor.String() + ".9" })
 		for _, c := range v.Checks {
 			if c.Name == "node" && c.Status == migrate.Decide {
 				t.Errorf("%s: %s", minor, c.Evidence)
 			}
 		}
-		if live := v.Method == migrate.Live; live != minor.Has(release.Reconstruction()) {
+		if live := v.Method == migrate.Live; live != minor.Has(distribution.Reconstruction()) {
 			t.Errorf("%s: the plan is %s: %q", minor, v.Method, v.Why)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
-	"github.com/flex2csi/flex2csi/internal/kubeobject"
+
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
@@ -61,7 +61,7 @@ func (s *subject) withGroup() (names []string) {
 // will.
 func (s *subject) noGroup() string {
 	o := cmp.Or(s.driver, &storagev1.CSIDriver{})
-	return csivol.FSGroupSkipped(kubeobject.DriverInfo(o).FSGroupPolicy, s.r.mapped.FSType, s.modesAfter())
+	return csivol.FSGroupSkipped(objects.DriverInfo(o).FSGroupPolicy, s.r.mapped.FSType, s.modesAfter())
 }
 
 // modesAfter are the access modes of the replacement.

@@ -14,9 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
-	"github.com/flex2csi/flex2csi/internal/kubeobject"
-	"github.com/flex2csi/flex2csi/internal/nodevolumes"
+	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
@@ -80,14 +78,14 @@ func (a *api) settlePod(pv *corev1.PersistentVolume, bound bool) {
 
 // attach is what the control plane does for a CSI volume, and the bridge for a FlexVolume.
 func (a *api) attach(pv *corev1.PersistentVolume) {
-	name := attachment.Name("vol-1", "disk.csi.example.com", "node-1")
+	name := objects.AttachmentName("vol-1", "disk.csi.example.com", "node-1")
 	if read(a, objects.VolumeAttachments(), "", name) != nil {
 		return
 	}
 	va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: storagev1.VolumeAttachmentSpec{Attacher: "disk.csi.example.com", NodeName: "node-1"}}
 	va.Spec.Source.PersistentVolumeName = &pv.Name
 	if pv.Spec.CSI == nil {
-		va.Labels = map[string]string{attachment.ManagedByLabel: attachment.ManagedBy}
+		va.Labels = map[string]string{objects.ManagedByLabel: objects.ManagedBy}
 		va.Spec.Source = storagev1.VolumeAttachmentSource{InlineVolumeSpec: &corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{
 			CSI: &corev1.CSIPersistentVolumeSource{Driver: "disk.csi.example.com", VolumeHandle: "vol-1"},
 		}}}
@@ -99,26 +97,26 @@ func (a *api) attach(pv *corev1.PersistentVolume) {
 // do when the claim is bound; the pod is nil when it has ended.
 func (a *api) settleNode(pv *corev1.PersistentVolume, pod *corev1.Pod) {
 	isCSI := pv != nil && pv.Spec.CSI != nil
-	d := nodevolumes.Of("node-1", "boot", "v1", time.Unix(0, 0), nil, nil)
+	d := bridgestatus.NodeVolumesOf("node-1", "boot", "v1", time.Unix(0, 0), nil, nil)
 	d.FlexDrivers = []string{"example.com/disk"}
 	if pod != nil && (pod.UID == "pod" || !isCSI) { // the bridge has mounted it
-		d.Volumes = []nodevolumes.Volume{{
-			PersistentVolume: "pv1", FlexDriver: "example.com/disk", CSIDriver: "disk.csi.example.com", VolumeHandle: "vol-1", Staged: cmp.Or(a.staged, nodevolumes.StagedAsByKubelet),
-			TakenOver: isCSI, Pods: []nodevolumes.Pod{{UID: string(pod.UID), TakenOver: isCSI}},
+		d.Volumes = []bridgestatus.NodeVolume{{
+			PersistentVolume: "pv1", FlexDriver: "example.com/disk", CSIDriver: "disk.csi.example.com", VolumeHandle: "vol-1", Staged: cmp.Or(a.staged, bridgestatus.StagedAsByKubelet),
+			TakenOver: isCSI, Pods: []bridgestatus.NodePod{{UID: string(pod.UID), TakenOver: isCSI}},
 		}}
 	}
 	text, err := d.Encode()
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	document := read(a, objects.ConfigMaps(), nodevolumes.Namespace, "node-1")
+	document := read(a, objects.ConfigMaps(), bridgestatus.Namespace, "node-1")
 	switch {
 	case document == nil:
-		a.add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: nodevolumes.Namespace, Name: "node-1", Labels: map[string]string{nodevolumes.Label: "true"}}, Data: map[string]string{nodevolumes.Key: text}})
-	case document.Data[nodevolumes.Key] != text:
-		modify(a, objects.ConfigMaps(), nodevolumes.Namespace, "node-1", func(m *corev1.ConfigMap) { m.Data[nodevolumes.Key] = text })
+		a.add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: bridgestatus.Namespace, Name: "node-1", Labels: map[string]string{bridgestatus.Label: "true"}}, Data: map[string]string{bridgestatus.Key: text}})
+	case document.Data[bridgestatus.Key] != text:
+		modify(a, objects.ConfigMaps(), bridgestatus.Namespace, "node-1", func(m *corev1.ConfigMap) { m.Data[bridgestatus.Key] = text })
 	}
-	name := attachment.Name("vol-1", "disk.csi.example.com", "node-1")
+	name := objects.AttachmentName("vol-1", "disk.csi.example.com", "node-1")
 	va := read(a, objects.VolumeAttachments(), "", name)
 	if va != nil && !va.Status.Attached { // the external-attacher
 		modify(a, objects.VolumeAttachments(), "", name, func(va *storagev1.VolumeAttachment) { va.Status.Attached = true })
@@ -133,7 +131,7 @@ func (a *api) settleNode(pv *corev1.PersistentVolume, pod *corev1.Pod) {
 	case pod != nil && isCSI:
 		attached = []corev1.AttachedVolume{{Name: "kubernetes.io/csi/disk.csi.example.com^vol-1"}}
 	case pod != nil && a.vendor:
-		attached = []corev1.AttachedVolume{{Name: kubeobject.FlexVolumeName("example.com/disk", "pv1")}}
+		attached = []corev1.AttachedVolume{{Name: objects.FlexVolumeName("example.com/disk", "pv1")}}
 	}
 	if node := read(a, objects.Nodes(), "", "node-1"); !slices.Equal(attached, node.Status.VolumesAttached) {
 		modify(a, objects.Nodes(), "", "node-1", func(n *corev1.Node) { n.Status.VolumesAttached = attached })

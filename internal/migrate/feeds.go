@@ -11,8 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/flex2csi/flex2csi/internal/kubeobject"
-	"github.com/flex2csi/flex2csi/internal/nodevolumes"
+	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
@@ -53,7 +52,7 @@ func (p *Planner) Watch(ctx context.Context) error {
 		}),
 		attachments: lazily(ctx, p, objects.VolumeAttachments(), "", trimmed(trimAttachment), nil),
 		nodes:       lazily(ctx, p, objects.Nodes(), "", trimmed(trimNode), nil),
-		documents:   lazily(ctx, p, objects.ConfigMaps(), nodevolumes.Namespace, objects.As[corev1.ConfigMap], nil),
+		documents:   lazily(ctx, p, objects.ConfigMaps(), bridgestatus.Namespace, objects.As[corev1.ConfigMap], nil),
 		pods:        lazily(ctx, p, objects.Pods(), "", trimmed(trimPod), cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}),
 		csiNodes:    lazily(ctx, p, objects.CSINodes(), "", objects.As[storagev1.CSINode], nil),
 		csiDrivers:  lazily(ctx, p, objects.CSIDrivers(), "", objects.As[storagev1.CSIDriver], nil),
@@ -91,7 +90,7 @@ func liveFeed[T any](ctx context.Context, f *feeds, k objects.Kind[T], namespace
 		feed = f.attachments()
 	case objects.Nodes().Resource.Resource + " ":
 		feed = f.nodes()
-	case objects.ConfigMaps().Resource.Resource + " " + nodevolumes.Namespace:
+	case objects.ConfigMaps().Resource.Resource + " " + bridgestatus.Namespace:
 		feed = f.documents()
 	case objects.CSINodes().Resource.Resource + " ":
 		if f.many {
@@ -168,7 +167,7 @@ func trimAttachment(o *storagev1.VolumeAttachment) {
 }
 
 func trimNode(o *corev1.Node) {
-	o.Labels, o.Annotations = nil, map[string]string{kubeobject.ControllerAttaches: o.Annotations[kubeobject.ControllerAttaches]}
+	o.Labels, o.Annotations = nil, map[string]string{objects.ControllerAttaches: o.Annotations[objects.ControllerAttaches]}
 	o.Status = corev1.NodeStatus{Conditions: o.Status.Conditions, NodeInfo: o.Status.NodeInfo, VolumesAttached: o.Status.VolumesAttached, VolumesInUse: o.Status.VolumesInUse}
 }
 

@@ -8,7 +8,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
@@ -45,7 +44,7 @@ func (found *finisher) bridge(ctx context.Context, drivers map[string]DriverEnd)
 // attached are the VolumeAttachments that the bridge has made: those of volumes
 // that are CSI volumes, which are the control plane's by now, or the others.
 func (found *finisher) attached(ctx context.Context, adopted bool) (names []string) {
-	all, err := listObjects(ctx, found.w, objects.VolumeAttachments(), "", metav1.ListOptions{LabelSelector: attachment.ManagedByLabel + "=" + attachment.ManagedBy})
+	all, err := listObjects(ctx, found.w, objects.VolumeAttachments(), "", metav1.ListOptions{LabelSelector: objects.ManagedByLabel + "=" + objects.ManagedBy})
 	if err != nil {
 		if !adopted { // say it once
 			found.problem("what the bridge has attached is not known: %v", err)
@@ -59,8 +58,8 @@ func (found *finisher) attached(ctx context.Context, adopted bool) (names []stri
 		}
 	}
 	for _, o := range all {
-		if csi[o.Spec.Attacher+" "+attachment.Handle(o)] == adopted {
-			names = append(names, fmt.Sprintf("%s (%s on node %s)", o.Name, attachment.Handle(o), o.Spec.NodeName))
+		if csi[o.Spec.Attacher+" "+objects.AttachmentHandle(o)] == adopted {
+			names = append(names, fmt.Sprintf("%s (%s on node %s)", o.Name, objects.AttachmentHandle(o), o.Spec.NodeName))
 		}
 	}
 	return names

@@ -7,12 +7,9 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/flex2csi/flex2csi/internal/flexclass"
-	"github.com/flex2csi/flex2csi/internal/flexuse"
-	"github.com/flex2csi/flex2csi/internal/kubeobject"
-	"github.com/flex2csi/flex2csi/internal/nodevolumes"
+	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/objects"
-	"github.com/flex2csi/flex2csi/internal/shell"
+	"github.com/flex2csi/flex2csi/internal/report"
 )
 
 // finisher looks for what is in the way.
@@ -21,7 +18,7 @@ type finisher struct {
 	daemons map[string]string              // pods of the bridge by their node
 	inline  map[string][]string            // who names a driver without a PersistentVolume, by driver
 	using   map[string]map[string][]string // pods with FlexVolumes by node and driver
-	classes []*flexclass.Class             // that make FlexVolumes
+	classes []*objects.FlexClass           // that make FlexVolumes
 }
 
 // look goes through all pods.
@@ -37,7 +34,7 @@ func (found *finisher) look(ctx context.Context) {
 		found.problem("who uses FlexVolumes is not known: %v", err)
 	}
 	for _, pod := range all {
-		if kubeobject.PodFinished(pod) {
+		if objects.PodFinished(pod) {
 			continue
 		}
 		node := pod.Spec.NodeName
@@ -45,7 +42,7 @@ func (found *finisher) look(ctx context.Context) {
 			found.daemons[node] = pod.Name
 		}
 		for _, volume := range pod.Spec.Volumes {
-			driver := byClaim[pod.Namespace+"/"+kubeobject.ClaimName(pod.Name, &volume)]
+			driver := byClaim[pod.Namespace+"/"+objects.ClaimName(pod.Name, &volume)]
 			if volume.FlexVolume != nil {
 				driver = volume.FlexVolume.Driver
 			}
@@ -53,8 +50,8 @@ func (found *finisher) look(ctx context.Context) {
 				found.use(node, driver, full(pod))
 			}
 		}
-		for _, v := range flexuse.InPod(pod) {
-			use := flexuse.Use{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, Volume: v.Name}
+		for _, v := range objects.FlexVolumesInPod(pod) {
+			use := objects.FlexUse{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, Volume: v.Name}
 			found.inline[v.FlexVolume.Driver] = append(found.inline[v.FlexVolume.Driver], use.Names())
 		}
 	}
@@ -98,7 +95,7 @@ func (found *finisher) driver(ctx context.Context, name string) DriverEnd {
 		}
 	}
 	end.obstacle(unfinished, "migrations that are not finished", "flex2csi migrate resume, or rollback, with these names")
-	do := cmp.Or(kubeobject.Unsupported(name, false), "flex2csi migrate plan --driver "+shell.Quote(name))
+	do := cmp.Or(objects.Unsupported(name, false), "flex2csi migrate plan --driver "+report.Quote(name))
 	end.obstacle(left, "PersistentVolumes that are FlexVolumes of it", do)
 	end.obstacle(found.inline[name], "volumes in pods and their templates that name it without a PersistentVolume", "write them in another way: flex2csi migrate plan --all shows a replacement for those of running pods")
 	end.obstacle(found.classesOf(name), "StorageClasses of which new claims become FlexVolumes", "flex2csi migrate classes shows their replacements; then delete them. An expansion goes by the claim's class: --same-name keeps the name")
@@ -108,7 +105,7 @@ func (found *finisher) driver(ctx context.Context, name string) DriverEnd {
 		found.node(ctx, &n, name)
 		n.Free = len(n.Obstacles) == 0
 		if n.Free && inCluster && found.daemons[node] != "" {
-			n.Steps = []string{found.exec(node, "uninstall --driver "+shell.Quote(name))}
+			n.Steps = []string{found.exec(node, "uninstall --driver "+report.Quote(name))}
 		}
 		end.Nodes = append(end.Nodes, n)
 	}
@@ -143,7 +140,7 @@ func (found *finisher) nodesOf(driver string) (all []string) {
 	told := map[string]bool{}
 	for _, d := range found.documents {
 		told[d.Node] = true
-		if d.Serves(driver) || slices.ContainsFunc(d.Volumes, func(v nodevolumes.Volume) bool { return v.FlexDriver == driver }) {
+		if d.Serves(driver) || slices.ContainsFunc(d.Volumes, func(v bridgestatus.NodeVolume) bool { return v.FlexDriver == driver }) {
 			all = append(all, d.Node)
 		}
 	}
@@ -168,9 +165,9 @@ func (found *finisher) node(ctx context.Context, n *NodeEnd, driver string) {
 		n.obstacle([]string{why}, "what the bridge of the node has is not known", "look at its pod: kubectl -n "+found.home+" get pods -o wide")
 		return
 	}
-	i := slices.IndexFunc(found.documents, func(d *nodevolumes.Document) bool { return d.Node == n.Node })
+	i := slices.IndexFunc(found.documents, func(d *bridgestatus.NodeVolumes) bool { return d.Node == n.Node })
 	if i < 0 {
-		n.obstacle([]string{"ConfigMap " + nodevolumes.Namespace + "/" + n.Node + " is not there"}, "what the bridge of the node has is not known", "kubectl apply -k install/migrate, and a minute later once more; unless flex2csi was uninstalled on the node, which takes it away")
+		n.obstacle([]string{"ConfigMap " + bridgestatus.Namespace + "/" + n.Node + " is not there"}, "what the bridge of the node has is not known", "kubectl apply -k install/migrate, and a minute later once more; unless flex2csi was uninstalled on the node, which takes it away")
 		return
 	}
 	var mounts, gone, doubts []string
@@ -182,7 +179,7 @@ func (found *finisher) node(ctx context.Context, n *NodeEnd, driver string) {
 			switch pod := found.pod(ctx, "", p.UID); {
 			case pod == nil:
 				gone = append(gone, fmt.Sprintf("uid %s, volume %s", p.UID, v.PersistentVolume))
-			case pod.DeletionTimestamp != nil || kubeobject.PodFinished(pod):
+			case pod.DeletionTimestamp != nil || objects.PodFinished(pod):
 				gone = append(gone, fmt.Sprintf("pod %s, volume %s", full(pod), v.PersistentVolume))
 			default:
 				mounts = append(mounts, fmt.Sprintf("pod %s, volume %s", full(pod), v.PersistentVolume))

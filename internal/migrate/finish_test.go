@@ -11,9 +11,9 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
-	"github.com/flex2csi/flex2csi/internal/nodevolumes"
 	"github.com/flex2csi/flex2csi/internal/report"
 )
 
@@ -91,10 +91,10 @@ func TestFinishPassing(t *testing.T) {
 // TestFinishGonePod: a node has not told yet that the pods of its mounts are gone, one of
 // which is just ending.
 func TestFinishGonePod(t *testing.T) {
-	d := nodevolumes.Of("node-1", "boot", "v1", time.Now(), nil, nil)
-	d.Volumes = []nodevolumes.Volume{{
+	d := bridgestatus.NodeVolumesOf("node-1", "boot", "v1", time.Now(), nil, nil)
+	d.Volumes = []bridgestatus.NodeVolume{{
 		PersistentVolume: "pv1", FlexDriver: "example.com/disk", CSIDriver: "disk.csi.example.com", VolumeHandle: "vol-1", TakenOver: true,
-		Pods: []nodevolumes.Pod{{UID: "gone", TakenOver: true}, {UID: "ending", TakenOver: true}, {UID: "over", TakenOver: true}},
+		Pods: []bridgestatus.NodePod{{UID: "gone", TakenOver: true}, {UID: "ending", TakenOver: true}, {UID: "over", TakenOver: true}},
 	}}
 	text, err := d.Encode()
 	if err != nil {
@@ -102,7 +102,7 @@ func TestFinishGonePod(t *testing.T) {
 	}
 	a := newAPI(t,
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}, Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{BootID: "boot"}}},
-		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: nodevolumes.Namespace, Name: "node-1", Labels: map[string]string{nodevolumes.Label: "true"}}, Data: map[string]string{nodevolumes.Key: text}},
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: bridgestatus.Namespace, Name: "node-1", Labels: map[string]string{bridgestatus.Label: "true"}}, Data: map[string]string{bridgestatus.Key: text}},
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "old", UID: "ending", DeletionTimestamp: &metav1.Time{Time: time.Unix(0, 0)}, Finalizers: []string{"x/y"}}},
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "job", UID: "over"}, Status: corev1.PodStatus{Phase: corev1.PodSucceeded}},
 	)

@@ -10,9 +10,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
-	"github.com/flex2csi/flex2csi/internal/kubeobject"
+
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
@@ -99,7 +98,7 @@ func (w *world) podsByUID(ctx context.Context, namespace string) (map[string]*co
 		all, err := listObjects(ctx, w, objects.Pods(), namespace, metav1.ListOptions{})
 		pods := make(map[string]*corev1.Pod, len(all))
 		for _, p := range all {
-			for _, uid := range kubeobject.PodUIDs(p) {
+			for _, uid := range objects.PodUIDs(p) {
 				pods[uid] = p
 			}
 		}
@@ -113,11 +112,11 @@ func (w *world) podsByClaim(ctx context.Context, namespace string) (map[string][
 		all, err := w.podsOf(ctx, namespace)
 		pods := map[string][]*corev1.Pod{}
 		for _, p := range all {
-			if kubeobject.PodFinished(p) {
+			if objects.PodFinished(p) {
 				continue
 			}
 			for i := range p.Spec.Volumes {
-				claim := kubeobject.ClaimName(p.Name, &p.Spec.Volumes[i])
+				claim := objects.ClaimName(p.Name, &p.Spec.Volumes[i])
 				if claim != "" && !slices.Contains(pods[claim], p) {
 					pods[claim] = append(pods[claim], p)
 				}
@@ -141,7 +140,7 @@ type attachmentIndex struct {
 func (x *attachmentIndex) find(volume string, key csivol.Key) []*storagev1.VolumeAttachment {
 	all := slices.Concat(x.volumes[volume], x.handles[key])
 	for _, node := range x.nodes {
-		if o := x.names[attachment.Name(key.Handle, key.Driver, node)]; o != nil && !slices.Contains(all, o) {
+		if o := x.names[objects.AttachmentName(key.Handle, key.Driver, node)]; o != nil && !slices.Contains(all, o) {
 			all = append(all, o)
 		}
 	}
@@ -158,7 +157,7 @@ func (w *world) attachments(ctx context.Context) (*attachmentIndex, error) {
 			if name := volumeName(o); name != "" {
 				index.volumes[name] = append(index.volumes[name], o)
 			} else {
-				key := csivol.Key{Driver: o.Spec.Attacher, Handle: attachment.Handle(o)}
+				key := csivol.Key{Driver: o.Spec.Attacher, Handle: objects.AttachmentHandle(o)}
 				index.handles[key] = append(index.handles[key], o)
 			}
 		}

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
-	"github.com/flex2csi/flex2csi/internal/flexuse"
+
 	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
@@ -25,7 +25,7 @@ func (finder *related) inline(ctx context.Context, namespace string) (all []Rela
 	}
 	seen := map[string]bool{} // by owner: its pods are alike
 	for _, pod := range found {
-		for _, volume := range flexuse.InPod(pod) {
+		for _, volume := range objects.FlexVolumesInPod(pod) {
 			if !finder.makers && !finder.drivers.has(volume.FlexVolume.Driver) {
 				continue
 			}

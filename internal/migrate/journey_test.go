@@ -21,10 +21,10 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
+	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/mapping"
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
-	"github.com/flex2csi/flex2csi/internal/nodevolumes"
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
@@ -58,7 +58,7 @@ func newJourney(t *testing.T, pod bool, mode journal.Mode) *journey {
 	}
 	j := &journey{t: t, api: newAPI(t, all...), dir: filepath.Join(t.TempDir(), "journal"), mode: mode, config: configuration}
 	if mode != journal.Live { // as by an earlier version; a StatefulSet makes the pod
-		j.api.staged, j.api.replicas = nodevolumes.StagedElsewhere, 1
+		j.api.staged, j.api.replicas = bridgestatus.StagedElsewhere, 1
 		j.api.add(&appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "orders", UID: "set"}, Spec: appsv1.StatefulSetSpec{Replicas: new(int32(1))}})
 		j.api.settle()
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
-	"github.com/flex2csi/flex2csi/internal/migrate/lock"
+
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
@@ -139,7 +139,7 @@ func worthAnotherTry(err error) bool {
 	if _, ok := errors.AsType[retryable](err); ok {
 		return true
 	}
-	if errors.Is(err, lock.ErrStale) {
+	if errors.Is(err, journal.ErrStale) {
 		return true
 	}
 	switch objects.OutcomeOf(err) {

@@ -13,8 +13,8 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
-	"github.com/flex2csi/flex2csi/internal/migrate/lock"
-	"github.com/flex2csi/flex2csi/internal/nodevolumes"
+
+	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
@@ -40,7 +40,7 @@ type observed struct {
 	volumes   map[string]*volume // all PersistentVolumes
 	records   map[string]*journal.Record
 	lost      map[string]*journal.LostError // records, by volume
-	documents []*nodevolumes.Document       // of this boot of their nodes
+	documents []*bridgestatus.NodeVolumes   // of this boot of their nodes
 	bridged   map[csivol.Key][]onNode       // the same by volume
 	silent    map[string]string             // nodes with a document that does not count, and why
 	problems  []string                      // what could not be looked at
@@ -50,7 +50,7 @@ type observed struct {
 // onNode is what the bridge of a node has of a volume.
 type onNode struct {
 	node   string
-	volume *nodevolumes.Volume
+	volume *bridgestatus.NodeVolume
 }
 
 // observe reads what Status and Finish want. What is missing is among the problems, and
@@ -94,7 +94,7 @@ func (seen *observed) problem(format string, args ...any) {
 
 // document reads what one node says.
 func (seen *observed) document(ctx context.Context, m *corev1.ConfigMap) {
-	d, err := nodevolumes.Decode(m.Data[nodevolumes.Key])
+	d, err := bridgestatus.DecodeNodeVolumes(m.Data[bridgestatus.Key])
 	if err != nil {
 		seen.doubt(m.Name, fmt.Sprintf("ConfigMap %s cannot be read: %v", full(m), err))
 		return
@@ -174,7 +174,7 @@ func (observer *Observer) holder(ctx context.Context, s *observed) string {
 	if object == nil {
 		return ""
 	}
-	lease := lock.ViewOf(object)
+	lease := journal.LockViewOf(object)
 	if lease.Free(observer.Dead) || lease.Over(s.now) {
 		return ""
 	}

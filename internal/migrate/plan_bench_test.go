@@ -13,9 +13,8 @@ import (
 	"k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/scheme"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
-	"github.com/flex2csi/flex2csi/internal/kubeobject"
+
 	"github.com/flex2csi/flex2csi/internal/mapping"
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/objects"
@@ -65,7 +64,7 @@ func shops(n, nodes int) []runtime.Object {
 			case *storagev1.CSINode:
 				o.Name = node
 			case *storagev1.VolumeAttachment:
-				o.Name, o.Spec.NodeName = attachment.Name(handle, "disk.csi.example.com", node), node
+				o.Name, o.Spec.NodeName = objects.AttachmentName(handle, "disk.csi.example.com", node), node
 				o.Spec.Source.InlineVolumeSpec.CSI.VolumeHandle = handle
 			}
 			m := o.(interface {
@@ -76,7 +75,7 @@ func shops(n, nodes int) []runtime.Object {
 		}
 		for _, name := range []string{node, fmt.Sprintf("node-%d", (i+1)%nodes)} {
 			if o, ok := all[fmt.Sprintf("%T /%s", &corev1.Node{}, name)].(*corev1.Node); ok {
-				o.Status.VolumesAttached = append(o.Status.VolumesAttached, corev1.AttachedVolume{Name: kubeobject.CSIVolumeName("disk.csi.example.com", handle)})
+				o.Status.VolumesAttached = append(o.Status.VolumesAttached, corev1.AttachedVolume{Name: objects.CSIVolumeName("disk.csi.example.com", handle)})
 			}
 		}
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/mapping"
 	"github.com/flex2csi/flex2csi/internal/migrate"
-	"github.com/flex2csi/flex2csi/internal/preset"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -29,7 +28,7 @@ type example struct {
 	want    []wanted
 }
 
-// wanted is what the bridge tells the CSI driver (internal/preset, TestVolumes).
+// wanted is what the bridge tells the CSI driver (internal/bridgeconfig, TestVolumes).
 type wanted struct {
 	Name       string
 	Handle     string
@@ -42,13 +41,13 @@ type wanted struct {
 
 func examples(t *testing.T) map[string]example {
 	t.Helper()
-	presets, err := preset.All()
+	presets, err := bridgeconfig.Presets()
 	if err != nil {
 		t.Fatal(err)
 	}
 	all := map[string]example{}
 	for _, p := range presets {
-		archive, err := txtar.ParseFile("../preset/testdata/" + p.Name + ".txtar")
+		archive, err := txtar.ParseFile("../bridgeconfig/testdata/" + p.Name + ".txtar")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,8 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
-	"github.com/flex2csi/flex2csi/internal/kubeobject"
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
@@ -26,7 +24,7 @@ import (
 func (m *migration) reattach(ctx context.Context) error {
 	w := m.world()
 	driver, err := get(ctx, w, objects.CSIDrivers(), "", m.rec.CSIDriver)
-	if err != nil || !attaches(driver) || kubeobject.PanicsAtAttachments(m.rec.CSIDriver) {
+	if err != nil || !attaches(driver) || objects.PanicsAtAttachments(m.rec.CSIDriver) {
 		return err
 	}
 	attached, err := m.attachments(ctx, w)
@@ -53,7 +51,7 @@ func (m *migration) reattach(ctx context.Context) error {
 // PUBLISH_UNPUBLISH_VOLUME it only says that the volume is attached
 // (pkg/controller/trivial_handler.go, external-attacher v4.12.0).
 func leftByRollback(va *storagev1.VolumeAttachment) bool {
-	return kubeobject.PanicsAtAttachments(va.Spec.Attacher) && va.Status.Attached && len(va.Finalizers) == 0
+	return objects.PanicsAtAttachments(va.Spec.Attacher) && va.Status.Attached && len(va.Finalizers) == 0
 }
 
 // nodesOfPods are the nodes of the pods of the beginning.
@@ -67,7 +65,7 @@ func (m *migration) nodesOfPods() (all []string) {
 }
 
 func (m *migration) reattachTo(ctx context.Context, node string) error {
-	name := attachment.Name(m.rec.VolumeHandle, m.rec.CSIDriver, node)
+	name := objects.AttachmentName(m.rec.VolumeHandle, m.rec.CSIDriver, node)
 	va, err := objects.VolumeAttachments().Get(ctx, m.c, "", name)
 	switch {
 	case err != nil:

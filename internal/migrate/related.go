@@ -10,10 +10,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/flex2csi/flex2csi/internal/flexclass"
-	"github.com/flex2csi/flex2csi/internal/kubeobject"
 	"github.com/flex2csi/flex2csi/internal/objects"
-	"github.com/flex2csi/flex2csi/internal/shell"
+	"github.com/flex2csi/flex2csi/internal/report"
 )
 
 // related finds the objects that still create FlexVolumes or cannot be migrated. The plan
@@ -37,7 +35,7 @@ func (finder *related) find(ctx context.Context, volumes []*volume) ([]Related, 
 		all = append(all, Related{
 			Kind: "StorageClass", Name: c.Name,
 			What:  fmt.Sprintf("volumes of it are FlexVolumes of %s (provisioner %s); new claims would not become CSI volumes", c.FlexDriver, c.Provisioner),
-			Steps: []string{"flex2csi migrate classes " + shell.Quote(c.Name)},
+			Steps: []string{"flex2csi migrate classes " + report.Quote(c.Name)},
 		})
 	}
 	namespaces := finder.namespaces(volumes)
@@ -83,14 +81,14 @@ func (finder *related) namespaces(volumes []*volume) []string {
 }
 
 // classes are those that the volumes name, that are there, and that make FlexVolumes.
-func (finder *related) classes(ctx context.Context, volumes []*volume) (*flexclass.Classes, error) {
+func (finder *related) classes(ctx context.Context, volumes []*volume) (*objects.FlexClasses, error) {
 	if finder.makers {
 		return finder.w.flexClasses(ctx)
 	}
 	named := map[string]*storagev1.StorageClass{}
 	var flexVolumes []*corev1.PersistentVolume
 	for _, o := range volumes {
-		name := kubeobject.VolumeClass(o.PersistentVolume)
+		name := objects.VolumeClass(o.PersistentVolume)
 		if name == "" || !finder.drivers.has(o.flexDriver()) {
 			continue
 		}
@@ -107,11 +105,11 @@ func (finder *related) classes(ctx context.Context, volumes []*volume) (*flexcla
 	for _, d := range finder.drivers.all {
 		csiDrivers = append(csiDrivers, d.config.CSIDriver)
 	}
-	return flexclass.Find(sorted(named), flexVolumes, csiDrivers), nil
+	return objects.FindFlexClasses(sorted(named), flexVolumes, csiDrivers), nil
 }
 
 // templates are claim templates of StatefulSets that name such a class.
-func (finder *related) templates(ctx context.Context, namespace string, used *flexclass.Classes) (all []Related, err error) {
+func (finder *related) templates(ctx context.Context, namespace string, used *objects.FlexClasses) (all []Related, err error) {
 	if len(used.All()) == 0 {
 		return nil, nil
 	}
@@ -128,7 +126,7 @@ func (finder *related) templates(ctx context.Context, namespace string, used *fl
 			all = append(all, Related{
 				Kind: "StatefulSet", Name: full(set) + ", claim template " + template.Name,
 				What:  "its new pods get claims of class " + c.Name + ". Claims that are there stay as they are, and are migrated with their volumes",
-				Steps: []string{"flex2csi migrate classes " + shell.Quote(c.Name)},
+				Steps: []string{"flex2csi migrate classes " + report.Quote(c.Name)},
 			})
 		}
 	}

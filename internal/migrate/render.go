@@ -11,8 +11,8 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/csivol"
-	"github.com/flex2csi/flex2csi/internal/flexclass"
 	"github.com/flex2csi/flex2csi/internal/mapping"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -24,7 +24,7 @@ const (
 	FlexDriverAnnotation = "flex2csi.io/flex-driver"
 	// OriginalAnnotation is the old object without its status: with it alone the
 	// volume can be put back.
-	OriginalAnnotation = flexclass.OriginalAnnotation
+	OriginalAnnotation = objects.OriginalAnnotation
 )
 
 const (

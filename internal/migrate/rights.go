@@ -12,7 +12,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
-	"github.com/flex2csi/flex2csi/internal/nodevolumes"
+	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
@@ -37,7 +37,7 @@ func rights(volumes []*PlannedVolume, home string) []authorizationv1.ResourceAtt
 	add(storagev1.GroupName, "csinodes", "", "get", "list")
 	add(storagev1.GroupName, "csidrivers", "", "get")
 	add("", "configmaps", home, "get", "list", "create", "patch")
-	add("", "configmaps", nodevolumes.Namespace, "get", "list", "watch")
+	add("", "configmaps", bridgestatus.Namespace, "get", "list", "watch")
 	add(coordinationv1.GroupName, "leases", home, "get", "create", "update")
 	restarted := map[string]bool{}
 	for _, v := range volumes {

@@ -10,10 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/kube"
-	"github.com/flex2csi/flex2csi/internal/kubeobject"
+	"github.com/flex2csi/flex2csi/internal/objects"
+
 	"github.com/flex2csi/flex2csi/internal/mapping"
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
@@ -111,7 +111,7 @@ func TestFeedBehind(t *testing.T) {
 		"a VolumeAttachment that is being detached": {
 			resource: "volumeattachments", want: migrate.Unfinished, why: "is being deleted",
 			change: func(c *shopCluster) {
-				c.edit("volumeattachments", "/"+attachment.Name("vol-0", "disk.csi.example.com", "node-0"), func(o *unstructured.Unstructured) {
+				c.edit("volumeattachments", "/"+objects.AttachmentName("vol-0", "disk.csi.example.com", "node-0"), func(o *unstructured.Unstructured) {
 					o.SetDeletionTimestamp(new(metav1.Now()))
 				})
 			},
@@ -162,7 +162,7 @@ const byVendor = "a vendor's FlexVolume driver in kube-controller-manager has at
 // vendorAttaches is an entry of a vendor's driver; it has the lock.
 func vendorAttaches(c *shopCluster) {
 	c.edit("nodes", "/node-0", func(o *unstructured.Unstructured) {
-		_ = unstructured.SetNestedSlice(o.Object, []any{map[string]any{"name": string(kubeobject.FlexVolumeName("example.com/disk", "pv-0")), "devicePath": ""}}, "status", "volumesAttached")
+		_ = unstructured.SetNestedSlice(o.Object, []any{map[string]any{"name": string(objects.FlexVolumeName("example.com/disk", "pv-0")), "devicePath": ""}}, "status", "volumesAttached")
 	})
 }
 
@@ -193,10 +193,10 @@ func TestHolderBehind(t *testing.T) {
 			t.Parallel()
 			c := newShopCluster(t, volumes, 20)
 			c.deaf = "volumeattachments"
-			late := c.objects[c.deaf]["/"+attachment.Name("vol-0", "disk.csi.example.com", "node-0")].DeepCopy()
+			late := c.objects[c.deaf]["/"+objects.AttachmentName("vol-0", "disk.csi.example.com", "node-0")].DeepCopy()
 			delete(c.objects[c.deaf], "/"+late.GetName())
 			delete(c.objects["pods"], "shop-0/orders-0-0")
-			late.SetName(attachment.Name("vol-0", "disk.csi.example.com", "node-1"))
+			late.SetName(objects.AttachmentName("vol-0", "disk.csi.example.com", "node-1"))
 			waited := false
 			results := c.apply(t, 1, func() {
 				c.mu.Lock()

@@ -13,7 +13,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/objects"
-	"github.com/flex2csi/flex2csi/internal/shell"
+	"github.com/flex2csi/flex2csi/internal/report"
 )
 
 // A FlexVolume's Secret reaches the driver in mount alone, and its type is the
@@ -209,7 +209,7 @@ func copyCommand(s *SecretCopy) string {
 		data = append(data, fmt.Sprintf(`"%s":"{{index .data "%s"}}"`, key, s.Keys[key]))
 	}
 	template := fmt.Sprintf(`{"apiVersion":"v1","kind":"Secret","type":"Opaque","metadata":{"name":"%s","namespace":"%s"},"data":{%s}}`, to, toNamespace, strings.Join(data, ","))
-	return fmt.Sprintf("kubectl get secret %s -n %s -o go-template=%s | kubectl create -f -", shell.Quote(from), shell.Quote(fromNamespace), shell.Quote(template))
+	return fmt.Sprintf("kubectl get secret %s -n %s -o go-template=%s | kubectl create -f -", report.Quote(from), report.Quote(fromNamespace), report.Quote(template))
 }
 
 // isName reports whether the API server takes a name for that of a Secret or a

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // shop is a cluster with one FlexVolume; a pod may use its claim on a node.
@@ -37,7 +37,7 @@ func shop(pod *corev1.Pod) []runtime.Object {
 		return all
 	}
 	return append(all, pod, &storagev1.VolumeAttachment{
-		ObjectMeta: metav1.ObjectMeta{Name: attachment.Name("vol-1", "disk.csi.example.com", "node-1"), Labels: map[string]string{attachment.ManagedByLabel: attachment.ManagedBy}},
+		ObjectMeta: metav1.ObjectMeta{Name: objects.AttachmentName("vol-1", "disk.csi.example.com", "node-1"), Labels: map[string]string{objects.ManagedByLabel: objects.ManagedBy}},
 		Spec: storagev1.VolumeAttachmentSpec{Attacher: "disk.csi.example.com", NodeName: "node-1", Source: storagev1.VolumeAttachmentSource{InlineVolumeSpec: &corev1.PersistentVolumeSpec{
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "disk.csi.example.com", VolumeHandle: "vol-1"}},
 		}}},

@@ -18,8 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 
-	"github.com/flex2csi/flex2csi/internal/kubeobject"
-	"github.com/flex2csi/flex2csi/internal/nodevolumes"
+	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
@@ -27,14 +26,14 @@ import (
 // their volumes over. Its objects have about the size of those of real clusters.
 type shopCluster struct {
 	*standin
-	documents map[string]*nodevolumes.Document // by node
+	documents map[string]*bridgestatus.NodeVolumes // by node
 	// handsOver is how long kubelets take to mount a volume.
 	handsOver time.Duration
 }
 
 func newShopCluster(t testing.TB, volumes, nodes int) *shopCluster {
 	t.Helper()
-	c := &shopCluster{standin: newStandin(), documents: map[string]*nodevolumes.Document{}}
+	c := &shopCluster{standin: newStandin(), documents: map[string]*bridgestatus.NodeVolumes{}}
 	for _, o := range shops(volumes, nodes) {
 		c.add(o)
 	}
@@ -46,13 +45,13 @@ func newShopCluster(t testing.TB, volumes, nodes int) *shopCluster {
 	for i := range volumes {
 		node := fmt.Sprintf("node-%d", i%nodes)
 		if c.documents[node] == nil {
-			d := nodevolumes.Of(node, "boot", "v1", time.Unix(0, 0), nil, nil)
+			d := bridgestatus.NodeVolumesOf(node, "boot", "v1", time.Unix(0, 0), nil, nil)
 			d.FlexDrivers = []string{"example.com/disk"}
 			c.documents[node] = &d
 		}
-		c.documents[node].Volumes = append(c.documents[node].Volumes, nodevolumes.Volume{
+		c.documents[node].Volumes = append(c.documents[node].Volumes, bridgestatus.NodeVolume{
 			PersistentVolume: fmt.Sprintf("pv-%d", i), FlexDriver: "example.com/disk", CSIDriver: "disk.csi.example.com", VolumeHandle: fmt.Sprintf("vol-%d", i),
-			Staged: nodevolumes.StagedAsByKubelet, Pods: []nodevolumes.Pod{{UID: fmt.Sprintf("pod-%d", i)}},
+			Staged: bridgestatus.StagedAsByKubelet, Pods: []bridgestatus.NodePod{{UID: fmt.Sprintf("pod-%d", i)}},
 		})
 	}
 	for node := range c.documents {
@@ -68,8 +67,8 @@ func (c *shopCluster) document(node string) *corev1.ConfigMap {
 		panic(err)
 	}
 	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: nodevolumes.Namespace, Name: node, Labels: map[string]string{nodevolumes.Label: "true"}},
-		Data:       map[string]string{nodevolumes.Key: text},
+		ObjectMeta: metav1.ObjectMeta{Namespace: bridgestatus.Namespace, Name: node, Labels: map[string]string{bridgestatus.Label: "true"}},
+		Data:       map[string]string{bridgestatus.Key: text},
 	}
 }
 
@@ -148,12 +147,12 @@ func (c *shopCluster) takeOver(volume string) {
 		for i := range d.Volumes {
 			if v := &d.Volumes[i]; v.PersistentVolume == volume {
 				v.TakenOver, v.Pods[0].TakenOver = true, true
-				c.edit("configmaps", nodevolumes.Namespace+"/"+node, func(o *unstructured.Unstructured) {
+				c.edit("configmaps", bridgestatus.Namespace+"/"+node, func(o *unstructured.Unstructured) {
 					_ = unstructured.SetNestedStringMap(o.Object, c.document(node).Data, "data")
 				})
 				c.edit("nodes", "/"+node, func(o *unstructured.Unstructured) {
 					all, _, _ := unstructured.NestedSlice(o.Object, "status", "volumesAttached")
-					attached := map[string]any{"name": string(kubeobject.CSIVolumeName(v.CSIDriver, v.VolumeHandle)), "devicePath": ""}
+					attached := map[string]any{"name": string(objects.CSIVolumeName(v.CSIDriver, v.VolumeHandle)), "devicePath": ""}
 					_ = unstructured.SetNestedSlice(o.Object, append(all, attached), "status", "volumesAttached")
 				})
 				return

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
-	"github.com/flex2csi/flex2csi/internal/shell"
+	"github.com/flex2csi/flex2csi/internal/report"
 )
 
 const situationKind = "MigrationStatus"
@@ -211,8 +211,8 @@ func state(r *journal.Record, pv *volume, holder string) State {
 
 // advise says what is wrong and what a person does about it.
 func (v *VolumeStatus) advise(lost *journal.LostError) {
-	goOn := "flex2csi migrate resume " + shell.Quote(v.Name)
-	back := "flex2csi migrate rollback " + shell.Quote(v.Name)
+	goOn := "flex2csi migrate resume " + report.Quote(v.Name)
+	back := "flex2csi migrate rollback " + report.Quote(v.Name)
 	if v.Direction == journal.ToFlexVolume {
 		goOn += " makes the FlexVolume of it again"
 	} else {
@@ -233,7 +233,7 @@ func (v *VolumeStatus) advise(lost *journal.LostError) {
 		}
 	case Contradictory:
 		v.trouble(fmt.Sprintf("it was finished as %s, and is %s now: another client has replaced it", volumeType(v.Direction), v.Now))
-		v.Next = "find out who: kubectl get pv " + shell.Quote(v.Name) + " -o yaml --show-managed-fields; then migrate it once more, or leave it"
+		v.Next = "find out who: kubectl get pv " + report.Quote(v.Name) + " -o yaml --show-managed-fields; then migrate it once more, or leave it"
 	case Migrated:
 		if len(v.OldMounts) > 0 {
 			v.Next = fmt.Sprintf("nothing: %d mounts of the bridge stay until their pods are restarted, whenever that suits", len(v.OldMounts))

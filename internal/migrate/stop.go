@@ -13,9 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
-	"github.com/flex2csi/flex2csi/internal/kubeobject"
+	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
-	"github.com/flex2csi/flex2csi/internal/nodevolumes"
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
@@ -33,7 +32,7 @@ func (m *migration) listUsers(ctx context.Context) (all []*corev1.Pod, err error
 	}
 	found, err := m.world().podsOf(ctx, namespace)
 	for _, pod := range found {
-		if kubeobject.PodUsesClaim(pod, namespace, claim) && !kubeobject.PodFinished(pod) {
+		if objects.PodUsesClaim(pod, namespace, claim) && !objects.PodFinished(pod) {
 			all = append(all, pod)
 		}
 	}
@@ -94,7 +93,7 @@ func (m *migration) findHolderIn(ctx context.Context, w *world) (string, error) 
 		return "", err
 	}
 	for _, document := range documents {
-		d, err := nodevolumes.Decode(document.Data[nodevolumes.Key])
+		d, err := bridgestatus.DecodeNodeVolumes(document.Data[bridgestatus.Key])
 		says := ""
 		switch {
 		case err != nil:
@@ -137,12 +136,12 @@ func (m *migration) findHolderOn(ctx context.Context, w *world, name, bridge str
 	case err != nil:
 		return "", err
 	case node == nil && bridge != "":
-		return "node " + name + " is deleted: Kubernetes deletes ConfigMap " + nodevolumes.Namespace + "/" + name + " soon, or delete it", nil
-	case node == nil, !kubeobject.NodeReady(node) && kubeobject.NodeOutOfService(node):
+		return "node " + name + " is deleted: Kubernetes deletes ConfigMap " + bridgestatus.Namespace + "/" + name + " soon, or delete it", nil
+	case node == nil, !objects.NodeReady(node) && objects.NodeOutOfService(node):
 		return "", nil
-	case !kubeobject.NodeReady(node):
+	case !objects.NodeReady(node):
 		return fmt.Sprintf("node %s is not Ready, and whether it still has the volume is not known: wait until it is Ready; if its machine is off for certain, kubectl taint nodes %s %s=nodeshutdown:NoExecute, or delete the Node", name, name, corev1.TaintNodeOutOfService), nil
-	case bridge == "" && (kubeobject.VolumeInUse(node, kubeobject.CSIVolumeName(m.rec.CSIDriver, m.rec.VolumeHandle)) || kubeobject.VolumeInUse(node, m.flexVolume().unique())):
+	case bridge == "" && (objects.VolumeInUse(node, objects.CSIVolumeName(m.rec.CSIDriver, m.rec.VolumeHandle)) || objects.VolumeInUse(node, m.flexVolume().unique())):
 		return "the kubelet of node " + name + " still has it (volumesInUse); its pods there have to end", nil
 	}
 	return bridge, nil

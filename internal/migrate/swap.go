@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
-	"github.com/flex2csi/flex2csi/internal/migrate/lock"
+
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
@@ -225,7 +225,7 @@ func (m *migration) checkStored(want map[string]any, stored *unstructured.Unstru
 // well, it is tried again and again: no other way is as good.
 func (m *migration) turnBack(ctx context.Context, why error) error {
 	switch {
-	case worthAnotherTry(why) || ctx.Err() != nil || errors.Is(why, lock.ErrLost), errors.Is(why, journal.ErrConflict): // in the last two another operator goes on
+	case worthAnotherTry(why) || ctx.Err() != nil || errors.Is(why, journal.ErrLost), errors.Is(why, journal.ErrConflict): // in the last two another operator goes on
 		return why
 	case m.rec.PutBack != "":
 		return retryable{why}

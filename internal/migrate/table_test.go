@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
 	"github.com/flex2csi/flex2csi/internal/objects"
@@ -347,7 +346,7 @@ func (j *journey) left(c cell, was *corev1.Pod, base *journey, evictions int) {
 	if pod == nil || pod.Spec.NodeName == "" || pod.UID != was.UID && (s.mode == journal.Live || s.command == "rollback") {
 		j.t.Errorf("the pod is %+v", pod)
 	}
-	if va := read(j.api, objects.VolumeAttachments(), "", attachment.Name("vol-1", "disk.csi.example.com", "node-1")); va == nil || !va.Status.Attached {
+	if va := read(j.api, objects.VolumeAttachments(), "", objects.AttachmentName("vol-1", "disk.csi.example.com", "node-1")); va == nil || !va.Status.Attached {
 		j.t.Errorf("the VolumeAttachment is %+v", va)
 	}
 	if pv := j.volume(); pv != nil && pv.Spec.CSI != nil && pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain && c.fault.Name != "policy" {

@@ -15,7 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
-	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // A blow is what happens to the terminal of the operator while there is no PersistentVolume.

@@ -10,9 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/flex2csi/flex2csi/internal/kubeobject"
+	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
-	"github.com/flex2csi/flex2csi/internal/nodevolumes"
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
@@ -104,13 +103,13 @@ func (m *migration) annotateClaim(ctx context.Context, value any) error {
 // waitForAttachments waits until the control plane has the volume attached to each node on
 // which a pod has it: it adopts what is attached.
 func (m *migration) waitForAttachments(ctx context.Context) error {
-	unique := kubeobject.CSIVolumeName(m.rec.CSIDriver, m.rec.VolumeHandle)
+	unique := objects.CSIVolumeName(m.rec.CSIDriver, m.rec.VolumeHandle)
 	for _, name := range m.nodesOfPods() {
 		err := m.wait(ctx, m.onFeed(ctx, waitFor{
 			what: "the control plane", resource: objects.Nodes().Resource, name: name,
 			look: func(ctx context.Context) (string, error) {
 				node, err := getHeard(ctx, m, objects.Nodes(), "", name)
-				if err != nil || node == nil || kubeobject.VolumeAttached(node, unique) {
+				if err != nil || node == nil || objects.VolumeAttached(node, unique) {
 					return "", err
 				}
 				if m.unheard {
@@ -139,7 +138,7 @@ func (m *migration) listPodsLeft(ctx context.Context, node string) (all []journa
 		if err != nil {
 			return nil, err
 		}
-		if pod != nil && string(pod.UID) == p.UID && !kubeobject.PodFinished(pod) {
+		if pod != nil && string(pod.UID) == p.UID && !objects.PodFinished(pod) {
 			all = append(all, p)
 		}
 	}
@@ -157,7 +156,7 @@ func (m *migration) waitForMounts(ctx context.Context) error {
 			continue
 		}
 		err := m.wait(ctx, m.onFeed(ctx, waitFor{
-			what: "the kubelet of node " + p.Node, resource: objects.ConfigMaps().Resource, namespace: nodevolumes.Namespace, name: p.Node,
+			what: "the kubelet of node " + p.Node, resource: objects.ConfigMaps().Resource, namespace: bridgestatus.Namespace, name: p.Node,
 			look: func(ctx context.Context) (string, error) { return m.checkMounted(ctx, p) },
 		}))
 		if err != nil {
@@ -173,7 +172,7 @@ func (m *migration) checkMounted(ctx context.Context, p journal.Pod) (string, er
 	if err != nil {
 		return "", err
 	}
-	var v *nodevolumes.Volume
+	var v *bridgestatus.NodeVolume
 	if d != nil {
 		v = d.Find(m.rec.CSIDriver, m.rec.VolumeHandle)
 	}
@@ -200,12 +199,12 @@ func (m *migration) checkMounted(ctx context.Context, p journal.Pod) (string, er
 
 // readReport returns what the bridge of a node has told since that was started; nil: nothing
 // that can be read.
-func (m *migration) readReport(ctx context.Context, name string) (*nodevolumes.Document, error) {
-	object, err := getHeard(ctx, m, objects.ConfigMaps(), nodevolumes.Namespace, name)
+func (m *migration) readReport(ctx context.Context, name string) (*bridgestatus.NodeVolumes, error) {
+	object, err := getHeard(ctx, m, objects.ConfigMaps(), bridgestatus.Namespace, name)
 	if err != nil || object == nil {
 		return nil, err
 	}
-	d, err := nodevolumes.Decode(object.Data[nodevolumes.Key])
+	d, err := bridgestatus.DecodeNodeVolumes(object.Data[bridgestatus.Key])
 	if err != nil {
 		return nil, nil //nolint:nilerr // it may be otherwise in a moment
 	}

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/flex2csi/flex2csi/internal/nodevolumes"
+	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
@@ -122,7 +122,7 @@ func (m *migration) onFeed(ctx context.Context, w waitFor) waitFor {
 	last, seldom := m.r.Now(), lookWatched
 	heard, missing := "nothing", ""
 	w.look = func(ctx context.Context) (string, error) {
-		now, version := m.r.Now(), f.documents().VersionOf(nodevolumes.Namespace, node)+"/"+f.nodes().VersionOf("", node)
+		now, version := m.r.Now(), f.documents().VersionOf(bridgestatus.Namespace, node)+"/"+f.nodes().VersionOf("", node)
 		if m.unheard = now.Sub(last) >= seldom; m.unheard {
 			seldom *= 2
 		} else if version == heard {

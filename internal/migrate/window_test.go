@@ -14,8 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
-	"github.com/flex2csi/flex2csi/internal/kubeobject"
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
 	"github.com/flex2csi/flex2csi/internal/objects"
@@ -238,12 +236,12 @@ func TestNodeDead(t *testing.T) {
 						j.api.quiet = true // the node reports nothing any more
 						modify(j.api, objects.Nodes(), "", "node-1", func(n *corev1.Node) {
 							n.Status.Conditions[0].Status = corev1.ConditionUnknown
-							n.Status.VolumesInUse = []corev1.UniqueVolumeName{kubeobject.FlexVolumeName("example.com/disk", "pv1")}
+							n.Status.VolumesInUse = []corev1.UniqueVolumeName{objects.FlexVolumeName("example.com/disk", "pv1")}
 							if test.off {
 								n.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute}}
 							}
 						})
-						_ = j.api.object.Delete(objects.VolumeAttachments().Resource, "", attachment.Name("vol-1", "disk.csi.example.com", "node-1")) // the sweeper
+						_ = j.api.object.Delete(objects.VolumeAttachments().Resource, "", objects.AttachmentName("vol-1", "disk.csi.example.com", "node-1")) // the sweeper
 					case "create persistentvolumes":
 						j.api.quiet = false
 					}

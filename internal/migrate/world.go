@@ -11,9 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/csivol"
-	"github.com/flex2csi/flex2csi/internal/nodevolumes"
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
@@ -63,7 +62,7 @@ func (w *world) decideAbout(volume csivol.Key, nodes []string) {
 	w.near = map[string][]string{objects.Nodes().Resource.Resource: nodes, objects.ConfigMaps().Resource.Resource: nodes}
 	for _, node := range nodes {
 		resource := objects.VolumeAttachments().Resource.Resource
-		w.near[resource] = append(w.near[resource], attachment.Name(volume.Handle, volume.Driver, node))
+		w.near[resource] = append(w.near[resource], objects.AttachmentName(volume.Handle, volume.Driver, node))
 	}
 }
 
@@ -191,17 +190,17 @@ func (w *world) eachVolume(ctx context.Context, labels string, do func(*volume))
 
 // bridgeOf is what the bridge of a node says.
 type bridgeOf struct {
-	document *nodevolumes.Document // nil: nothing
-	problem  string                // why it cannot be read
+	document *bridgestatus.NodeVolumes // nil: nothing
+	problem  string                    // why it cannot be read
 }
 
 // documents are what the bridges of all nodes say. Kubernetes puts a
 // kube-root-ca.crt into each namespace, which says nothing.
 func (w *world) documents(ctx context.Context) ([]*corev1.ConfigMap, error) {
-	found, err := listObjects(ctx, w, objects.ConfigMaps(), nodevolumes.Namespace, metav1.ListOptions{})
+	found, err := listObjects(ctx, w, objects.ConfigMaps(), bridgestatus.Namespace, metav1.ListOptions{})
 	return slices.DeleteFunc(slices.Clone(found), func(o *corev1.ConfigMap) bool {
-		_, labelled := o.Labels[nodevolumes.Label]
-		_, has := o.Data[nodevolumes.Key]
+		_, labelled := o.Labels[bridgestatus.Label]
+		_, has := o.Data[bridgestatus.Key]
 		return !labelled && !has
 	}), err
 }
@@ -211,7 +210,7 @@ func (w *world) documents(ctx context.Context) ([]*corev1.ConfigMap, error) {
 func (w *world) served(ctx context.Context, flexDriver string) (bool, error) {
 	all, err := w.documents(ctx)
 	return len(all) == 0 || slices.ContainsFunc(all, func(o *corev1.ConfigMap) bool {
-		d, err := nodevolumes.Decode(o.Data[nodevolumes.Key])
+		d, err := bridgestatus.DecodeNodeVolumes(o.Data[bridgestatus.Key])
 		return err == nil && d.Serves(flexDriver)
 	}), err
 }
@@ -221,13 +220,13 @@ func (w *world) served(ctx context.Context, flexDriver string) (bool, error) {
 func (w *world) stages(ctx context.Context, csiDriver string) (bool, error) {
 	all, err := w.documents(ctx)
 	return slices.ContainsFunc(all, func(o *corev1.ConfigMap) bool {
-		d, err := nodevolumes.Decode(o.Data[nodevolumes.Key])
+		d, err := bridgestatus.DecodeNodeVolumes(o.Data[bridgestatus.Key])
 		return err == nil && d.Stages(csiDriver)
 	}), err
 }
 
 // ofThisBoot: what was told before a node was started is not so any more.
-func ofThisBoot(d *nodevolumes.Document, node *corev1.Node) bool {
+func ofThisBoot(d *bridgestatus.NodeVolumes, node *corev1.Node) bool {
 	return d.BootID == node.Status.NodeInfo.BootID
 }
 
@@ -238,9 +237,9 @@ func (w *world) bridge(ctx context.Context, node string) *bridgeOf {
 	}
 	b := &bridgeOf{}
 	w.bridges[node] = b
-	o, err := get(ctx, w, objects.ConfigMaps(), nodevolumes.Namespace, node)
+	o, err := get(ctx, w, objects.ConfigMaps(), bridgestatus.Namespace, node)
 	if err == nil && o != nil {
-		b.document, err = nodevolumes.Decode(o.Data[nodevolumes.Key])
+		b.document, err = bridgestatus.DecodeNodeVolumes(o.Data[bridgestatus.Key])
 	}
 	switch {
 	case err != nil:

@@ -1,8 +1,12 @@
-// Package objects makes requests about objects of the API server, for migrations: one
+// Package objects makes requests about objects of the API server: one
 // request for each call, with a deadline, by client-go's dynamic client. Objects that are
 // written are unstructured, so that they keep fields that this program does not know; what
 // is only read has the types of k8s.io/api ([Kind]). Errors are apimachinery's, and
 // [OutcomeOf] sorts them.
+//
+// It also has what objects say, for all that read them: of nodes, pods and claims
+// (kubeobject.go), of flex2csi's VolumeAttachments (attachment.go), of StorageClasses that make
+// FlexVolumes (flexclass.go), and where any object has a FlexVolume (walk.go).
 package objects
 
 import (

@@ -5,7 +5,7 @@
 // match keys in any case; a file that a person edits on a node deserves better.
 //
 // This package has the [Report], with the checks that all formats share, and cuts JSON
-// into its elements. Package strictyaml decodes YAML.
+// into its elements. Package yamltext decodes YAML.
 // Every callout of flexdriver loads this package, so it imports little.
 package strict
 

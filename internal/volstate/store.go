@@ -17,16 +17,14 @@ import (
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
-	"github.com/flex2csi/flex2csi/internal/durable"
-	"github.com/flex2csi/flex2csi/internal/filelock"
-	"github.com/flex2csi/flex2csi/internal/trust"
+	"github.com/flex2csi/flex2csi/internal/hostfile"
 )
 
 // A Store is a directory of records. Its methods may be called concurrently for different
 // volumes.
 type Store struct {
 	dir  string
-	lock *filelock.Lock // nil: not locked
+	lock *hostfile.Lock // nil: not locked
 }
 
 const (
@@ -43,10 +41,10 @@ const (
 // Open creates the directory if necessary, readable only for root, and refuses one that
 // others could write to.
 func Open(dir string) (*Store, error) {
-	if err := durable.MakeDir(dir); err != nil {
+	if err := hostfile.MakeDir(dir); err != nil {
 		return nil, fmt.Errorf("make the state directory: %w", err)
 	}
-	if err := trust.Directory(dir, false); err != nil {
+	if err := hostfile.CheckTrustedDir(dir, false); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
 	return &Store{dir: dir}, nil
@@ -60,7 +58,7 @@ const lockName = "lock"
 // [Store.Unlock] or the end of this process. Callers of Load and Put need it: Load repairs
 // files, and two processes must not work on the same volume.
 func (s *Store) Lock(ctx context.Context) error {
-	l, err := filelock.Wait(ctx, filepath.Join(s.dir, lockName))
+	l, err := hostfile.WaitLock(ctx, filepath.Join(s.dir, lockName))
 	if err != nil {
 		return fmt.Errorf("lock the state directory %s: %w", s.dir, err)
 	}
@@ -71,8 +69,8 @@ func (s *Store) Lock(ctx context.Context) error {
 // Locked reports whether another process uses the records now. An error means that this
 // process could not use them afterwards.
 func (s *Store) Locked() (bool, error) {
-	l, err := filelock.Try(filepath.Join(s.dir, lockName))
-	if errors.Is(err, filelock.ErrHeld) {
+	l, err := hostfile.TryLock(filepath.Join(s.dir, lockName))
+	if errors.Is(err, hostfile.ErrHeld) {
 		return true, nil
 	}
 	if err != nil {
@@ -118,7 +116,7 @@ func (s *Store) Put(r *Record) error {
 	if err := s.keep(s.path(r.Key())); err != nil {
 		return fmt.Errorf("keep the version before of the record of %s: %w", r.Key(), err)
 	}
-	if err := durable.WriteFile(s.path(r.Key()), append(data, '\n')); err != nil {
+	if err := hostfile.WriteFile(s.path(r.Key()), append(data, '\n')); err != nil {
 		return fmt.Errorf("write the record of %s: %w", r.Key(), err)
 	}
 	return nil
@@ -156,7 +154,7 @@ func (s *Store) Delete(k csivol.Key) error {
 			return fmt.Errorf("remove the record of %s: %w", k, err)
 		}
 	}
-	return durable.SyncDir(s.dir)
+	return hostfile.SyncDir(s.dir)
 }
 
 // Load returns all records. It renames files with invalid content, with an error for each,

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/flex2csi/flex2csi/internal/sensitive"
+	"github.com/flex2csi/flex2csi/internal/guard"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -43,8 +43,8 @@ func errorText(text string) string {
 func publicMap(values map[string]string) map[string]string {
 	public := maps.Clone(values)
 	for name, value := range values {
-		if sensitive.Key(name) {
-			public[name] = sensitive.Mask
+		if guard.SensitiveKey(name) {
+			public[name] = guard.Mask
 		} else {
 			public[name] = mask(value)
 		}
@@ -54,7 +54,7 @@ func publicMap(values map[string]string) map[string]string {
 
 func publicFlags(flags []string) []string {
 	public := slices.Clone(flags)
-	for i, masked := range sensitive.MaskOptions(flags) {
+	for i, masked := range guard.MaskOptions(flags) {
 		public[i] = mask(masked)
 	}
 	return public
@@ -66,7 +66,7 @@ func mask(text string) string {
 	return byKey.Redact(text)
 }
 
-func withheld(value string) bool { return strings.Contains(value, sensitive.Mask) }
+func withheld(value string) bool { return strings.Contains(value, guard.Mask) }
 
 // Incomplete reports whether the volume context or the mount flags have masked values.
 func (r *Record) Incomplete() bool {

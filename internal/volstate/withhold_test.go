@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/flex2csi/flex2csi/internal/sensitive"
+	"github.com/flex2csi/flex2csi/internal/guard"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 )
 
@@ -115,7 +115,7 @@ func FuzzWithhold(f *testing.F) {
 	f.Add("csi.storage.k8s.io/serviceAccount.tokens", `{"a":"`, `"}`)
 	f.Add("apiKey", "a,b=", "\n\x00é\"")
 	f.Fuzz(func(t *testing.T, name, before, after string) {
-		if !sensitive.Key(name) || strings.Contains(name, "=") {
+		if !guard.SensitiveKey(name) || strings.Contains(name, "=") {
 			t.Skip()
 		}
 		const canary = "cAnArY"

@@ -13,16 +13,16 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/internal/daemon"
 	"github.com/flex2csi/flex2csi/internal/wire"
-	"github.com/flex2csi/flex2csi/internal/wire/wireserver"
 	"github.com/flex2csi/flex2csi/pkg/flex"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // serveDocuments starts a daemon's end that answers questions and no calls.
-func serveDocuments(t *testing.T, documents map[string]wireserver.Document) string {
+func serveDocuments(t *testing.T, documents map[string]daemon.StatusDocument) string {
 	t.Helper()
-	return serveWith(t, &wireserver.Server{Documents: documents, Handler: func(context.Context, *wire.Request) flex.DriverStatus {
+	return serveWith(t, &daemon.Server{Documents: documents, Handler: func(context.Context, *wire.Request) flex.DriverStatus {
 		t.Error("a question was taken for a callout")
 		return flex.DriverStatus{}
 	}})
@@ -30,7 +30,7 @@ func serveDocuments(t *testing.T, documents map[string]wireserver.Document) stri
 
 func TestAsk(t *testing.T) {
 	large := strings.Repeat("x", 2*wire.MaxLine)
-	socket := serveDocuments(t, map[string]wireserver.Document{wire.KindStatus: func() (any, error) { return map[string]string{"large": large}, nil }})
+	socket := serveDocuments(t, map[string]daemon.StatusDocument{wire.KindStatus: func() (any, error) { return map[string]string{"large": large}, nil }})
 	document, err := wire.Ask(t.Context(), socket, wire.KindStatus, time.Minute)
 	if err != nil {
 		t.Fatal(err)
@@ -83,10 +83,10 @@ func TestQuestionOnTheWire(t *testing.T) {
 }
 
 // serveWith starts a daemon's end and returns its socket.
-func serveWith(t *testing.T, s *wireserver.Server) string {
+func serveWith(t *testing.T, s *daemon.Server) string {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "s")
-	l, err := wireserver.Listen(socket)
+	l, err := daemon.Listen(socket)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,10 +105,10 @@ func serveWith(t *testing.T, s *wireserver.Server) string {
 // TestAskOwn: a process answers for itself while another one has the socket,
 // and only where there is no such process the other one is asked.
 func TestAskOwn(t *testing.T) {
-	name := func(s string) map[string]wireserver.Document {
-		return map[string]wireserver.Document{wire.KindReady: func() (any, error) { return s, nil }}
+	name := func(s string) map[string]daemon.StatusDocument {
+		return map[string]daemon.StatusDocument{wire.KindReady: func() (any, error) { return s, nil }}
 	}
-	socket := serveWith(t, &wireserver.Server{Documents: name("shared")})
+	socket := serveWith(t, &daemon.Server{Documents: name("shared")})
 	check := func(when, want string) {
 		t.Helper()
 		got, err := wire.AskOwn(t.Context(), socket, wire.KindReady, time.Minute)
@@ -117,16 +117,16 @@ func TestAskOwn(t *testing.T) {
 		}
 	}
 	check("alone", `"shared"`)
-	l, err := wireserver.ListenOwn(socket)
+	l, err := daemon.ListenOwn(socket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := wireserver.ListenOwn(socket); err == nil {
+	if again, err := daemon.ListenOwn(socket); err == nil {
 		again.Close()
 		t.Error("two processes have one own socket")
 	}
 	served := make(chan error, 1)
-	s := &wireserver.Server{Documents: name("own"), AllowUID: os.Getuid()}
+	s := &daemon.Server{Documents: name("own"), AllowUID: os.Getuid()}
 	go func() { served <- s.Serve(context.Background(), l) }()
 	check("with an own socket", `"own"`)
 	// Callouts are for the shared one.
@@ -158,7 +158,7 @@ func TestOwnSocketOfAnother(t *testing.T) {
 			listening <- errno
 			return
 		}
-		l, err := wireserver.ListenOwn(socket)
+		l, err := daemon.ListenOwn(socket)
 		listening <- err
 		if err == nil {
 			<-end

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/flex2csi/flex2csi/internal/trust"
+	"github.com/flex2csi/flex2csi/internal/hostfile"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -33,7 +33,7 @@ const tries = 5
 // take connections for a moment, and would use up the tries.
 const retryPause = 20 * time.Millisecond
 
-// Call sends a request to the daemon (wireserver, Server.serve) and returns its answer. If
+// Call sends a request to the daemon (internal/daemon, Server.serve) and returns its answer. If
 // the daemon exits before it has answered, Call waits for the next one, longer than for a
 // daemon that does not listen, and repeats the request: callouts can be repeated.
 //
@@ -254,7 +254,7 @@ func checkSocket(socket string) error {
 		return flex.Errorf(flex.CodePermissionDenied, "%w; the call, which may hold secrets, is not sent there", err)
 	}
 	// What is not there, connecting says better.
-	if err := trust.Directory(filepath.Dir(socket), true); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := hostfile.CheckTrustedDir(filepath.Dir(socket), true); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return refuse(err)
 	}
 	var st unix.Stat_t

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/internal/daemon"
 	"github.com/flex2csi/flex2csi/internal/wire"
-	"github.com/flex2csi/flex2csi/internal/wire/wireserver"
 	"github.com/flex2csi/flex2csi/pkg/flex"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // TestOneDriverHangs: calls of a driver that hangs come to an end in number, and
@@ -62,12 +62,12 @@ func TestRefusalsDoNotFillTheLog(t *testing.T) {
 	testenv.Need(t, "root")
 	said := &log{}
 	socket := filepath.Join(t.TempDir(), "s")
-	l, err := wireserver.ListenOwn(socket)
+	l, err := daemon.ListenOwn(socket)
 	if err != nil {
 		t.Fatal(err)
 	}
 	served := make(chan error, 1)
-	s := &wireserver.Server{Log: slog.New(slog.NewTextHandler(said, nil)), AllowUID: os.Getuid()}
+	s := &daemon.Server{Log: slog.New(slog.NewTextHandler(said, nil)), AllowUID: os.Getuid()}
 	go func() { served <- s.Serve(context.Background(), l) }()
 	for range 200 {
 		if answer, err := askAs(65534, wire.OwnSocket(socket), "{}\n"); err != nil || answer != "" {

@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/internal/daemon"
 	"github.com/flex2csi/flex2csi/internal/wire"
-	"github.com/flex2csi/flex2csi/internal/wire/wireserver"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // envAsk makes the test binary ask at a socket.
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 // daemon of another pod does not stand for it.
 func TestAskOwnInAPod(t *testing.T) {
 	testenv.Need(t, "root")
-	socket := serveWith(t, &wireserver.Server{Documents: map[string]wireserver.Document{
+	socket := serveWith(t, &daemon.Server{Documents: map[string]daemon.StatusDocument{
 		wire.KindReady: func() (any, error) { return "another pod's", nil },
 	}})
 	for flags, want := range map[uintptr]string{

@@ -14,10 +14,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/internal/daemon"
 	"github.com/flex2csi/flex2csi/internal/wire"
-	"github.com/flex2csi/flex2csi/internal/wire/wireserver"
 	"github.com/flex2csi/flex2csi/pkg/flex"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // askAs sends a line as a user and returns what comes back. The kernel tells
@@ -91,7 +91,7 @@ func TestOtherUsersAreRefused(t *testing.T) {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	socket := filepath.Join(dir, "s")
-	l, err := wireserver.Listen(socket)
+	l, err := daemon.Listen(socket)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,9 +102,9 @@ func TestOtherUsersAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	said := &log{}
-	s := &wireserver.Server{
+	s := &daemon.Server{
 		Log:       slog.New(slog.NewTextHandler(said, nil)),
-		Documents: map[string]wireserver.Document{wire.KindStatus: func() (any, error) { return "everything", nil }},
+		Documents: map[string]daemon.StatusDocument{wire.KindStatus: func() (any, error) { return "everything", nil }},
 		Handler: func(context.Context, *wire.Request) flex.DriverStatus {
 			return flex.DriverStatus{Status: flex.StatusSuccess}
 		},

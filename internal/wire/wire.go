@@ -2,7 +2,7 @@
 // each way over a unix socket. README.md is its specification.
 //
 // The client is for a program that starts with every call, so it does without
-// package net. The server is in the package wireserver.
+// package net. The server is in package daemon (server.go).
 package wire
 
 import (

@@ -12,15 +12,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/flex2csi/flex2csi/internal/daemon"
 	"github.com/flex2csi/flex2csi/internal/wire"
-	"github.com/flex2csi/flex2csi/internal/wire/wireserver"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
 // serve starts a daemon's end with a handler and returns its socket.
-func serve(t *testing.T, handler wireserver.Handler) string {
+func serve(t *testing.T, handler daemon.Handler) string {
 	t.Helper()
-	return serveWith(t, &wireserver.Server{Handler: handler})
+	return serveWith(t, &daemon.Server{Handler: handler})
 }
 
 func TestCall(t *testing.T) {
@@ -59,12 +59,12 @@ func TestDaemonComesBack(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	go func() {
 		time.Sleep(100 * time.Millisecond)
-		l, err := wireserver.Listen(socket)
+		l, err := daemon.Listen(socket)
 		if err != nil {
 			t.Error(err)
 			return
 		}
-		s := &wireserver.Server{AllowUID: os.Getuid(), Handler: func(context.Context, *wire.Request) flex.DriverStatus {
+		s := &daemon.Server{AllowUID: os.Getuid(), Handler: func(context.Context, *wire.Request) flex.DriverStatus {
 			go l.Close()
 			return flex.DriverStatus{Status: flex.StatusSuccess}
 		}}
@@ -161,12 +161,12 @@ func TestDaemonEndsInTheMiddle(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
-	first, err := wireserver.Listen(socket)
+	first, err := daemon.Listen(socket)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
-	s := &wireserver.Server{AllowUID: os.Getuid(), Handler: func(ctx context.Context, _ *wire.Request) flex.DriverStatus {
+	s := &daemon.Server{AllowUID: os.Getuid(), Handler: func(ctx context.Context, _ *wire.Request) flex.DriverStatus {
 		first.Close()
 		end()
 		<-ctx.Done()
@@ -175,13 +175,13 @@ func TestDaemonEndsInTheMiddle(t *testing.T) {
 	go func() { ended <- s.Serve(ctx, first) }()
 	go func() {
 		<-ctx.Done()
-		next, err := wireserver.Listen(socket)
+		next, err := daemon.Listen(socket)
 		if err != nil {
 			t.Error(err)
 			return
 		}
 		t.Cleanup(func() { next.Close() })
-		s := &wireserver.Server{AllowUID: os.Getuid(), Handler: func(context.Context, *wire.Request) flex.DriverStatus {
+		s := &daemon.Server{AllowUID: os.Getuid(), Handler: func(context.Context, *wire.Request) flex.DriverStatus {
 			return flex.DriverStatus{Status: flex.StatusSuccess}
 		}}
 		_ = s.Serve(context.Background(), next)
@@ -254,7 +254,7 @@ func TestOthersMayNotWriteThere(t *testing.T) {
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := wireserver.Listen(filepath.Join(dir, "s")); err == nil {
+	if _, err := daemon.Listen(filepath.Join(dir, "s")); err == nil {
 		t.Error("the daemon listens where any user can replace its socket")
 	}
 	_, err := wire.Call(t.Context(), filepath.Join(dir, "s"), wire.NewRequest("a/b", []string{"mount"}, time.Second))
@@ -281,7 +281,7 @@ func TestOthersMayNotWriteThere(t *testing.T) {
 
 func TestTwoDaemons(t *testing.T) {
 	socket := serve(t, nil)
-	if l, err := wireserver.Listen(socket); err == nil {
+	if l, err := daemon.Listen(socket); err == nil {
 		l.Close()
 		t.Error("two daemons listen at one socket")
 	}
@@ -333,12 +333,12 @@ func FuzzDecode(f *testing.F) {
 func TestLongPath(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), strings.Repeat("d", 100), strings.Repeat("e", 100))
 	socket := filepath.Join(dir, ".s")
-	l, err := wireserver.Listen(socket)
+	l, err := daemon.Listen(socket)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
-	s := &wireserver.Server{AllowUID: os.Getuid(), Handler: func(context.Context, *wire.Request) flex.DriverStatus {
+	s := &daemon.Server{AllowUID: os.Getuid(), Handler: func(context.Context, *wire.Request) flex.DriverStatus {
 		return flex.DriverStatus{Status: flex.StatusSuccess}
 	}}
 	go func() { ended <- s.Serve(context.Background(), l) }()

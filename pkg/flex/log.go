@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/flex2csi/flex2csi/internal/calllog"
 	"github.com/flex2csi/flex2csi/internal/volumelog"
 )
 
@@ -50,10 +49,10 @@ func (in *Invocation) Log(file string, level slog.Level, about ...any) *slog.Log
 	})
 	about = append(about, subject.Attrs()...)
 	if file == "" {
-		in.log = calllog.New(in.reply.Human, level, redact, about...)
+		in.log = volumelog.NewCallLog(in.reply.Human, level, redact, about...)
 	} else {
 		var err error
-		if in.log, _, err = calllog.Open(in.name, file, level, redact, about...); err != nil && in.reply.Human != nil {
+		if in.log, _, err = volumelog.OpenCallLog(in.name, file, level, redact, about...); err != nil && in.reply.Human != nil {
 			fmt.Fprintf(in.reply.Human, "log the call: %v\n", err)
 		}
 	}

@@ -14,8 +14,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/flex2csi/flex2csi/internal/argv"
-	"github.com/flex2csi/flex2csi/internal/fdguard"
+	"github.com/flex2csi/flex2csi/internal/guard"
 )
 
 // Main is the main function of a driver: it answers the callout in the
@@ -57,8 +56,8 @@ type Program struct {
 // The status is 0 whatever the answer, unless --exit-code is given. With any other the
 // kubelet would log the whole argument list, base64 secrets included (driver-call.go:149).
 func (p *Program) Run(args []string) int {
-	reply, guardErr := fdguard.Claim() // the reply is good even with an error
-	defer reply.Close()                //nolint:staticcheck // SA5001: see above
+	reply, guardErr := guard.ClaimOutput() // the reply is good even with an error
+	defer reply.Close()                    //nolint:staticcheck // SA5001: see above
 	in := p.invocation(args, reply, guardErr)
 	status := p.call(in)
 	_, _ = in.Write(status.Encode()) // without a reader there is no one to tell
@@ -100,7 +99,7 @@ type Invocation struct {
 	byHand            bool // there are flags
 	flagErr, guardErr error
 
-	reply *fdguard.Reply
+	reply *guard.Reply
 	start time.Time
 	log   *slog.Logger // nil: there is none
 
@@ -109,7 +108,7 @@ type Invocation struct {
 	text atomic.Pointer[string]
 }
 
-func (p *Program) invocation(args []string, reply *fdguard.Reply, guardErr error) *Invocation {
+func (p *Program) invocation(args []string, reply *guard.Reply, guardErr error) *Invocation {
 	in := &Invocation{name: p.Name, Path: args[0], Args: args[1:], reply: reply, guardErr: guardErr, start: time.Now()}
 	// The kubelet's calls have no flags, and skip the parser: answer sets the defaults.
 	if len(in.Args) > 0 && strings.HasPrefix(in.Args[0], "-") {
@@ -119,7 +118,7 @@ func (p *Program) invocation(args []string, reply *fdguard.Reply, guardErr error
 		in.Args = set.Args()
 	}
 	if len(in.Args) > 0 {
-		in.Args = append(in.Args[:1:1], argv.Hide(in.Args[1:])...)
+		in.Args = append(in.Args[:1:1], guard.HideArgs(in.Args[1:])...)
 	}
 	return in
 }

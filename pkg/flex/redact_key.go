@@ -3,12 +3,12 @@ package flex
 import (
 	"strings"
 
-	"github.com/flex2csi/flex2csi/internal/sensitive"
+	"github.com/flex2csi/flex2csi/internal/guard"
 )
 
 // isSecretName reports whether what is called name should be hidden.
 func isSecretName(name string) bool {
-	return strings.Contains(name, OptionSecretPrefix) || sensitive.Key(name)
+	return strings.Contains(name, OptionSecretPrefix) || guard.SensitiveKey(name)
 }
 
 // keySpans returns where in s values stand that are secret by their name:

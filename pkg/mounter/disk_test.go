@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/pkg/mounter"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 func TestDiskFormatsEmpty(t *testing.T) {

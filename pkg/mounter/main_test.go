@@ -20,8 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 
-	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/pkg/mounter"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 func TestMain(m *testing.M) {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/flex2csi/flex2csi/internal/sensitive"
+	"github.com/flex2csi/flex2csi/internal/guard"
 )
 
 // A Mounter makes and removes mounts. The zero value is ready to use and
@@ -65,7 +65,7 @@ func (e *Error) Error() string {
 		fmt.Fprintf(&b, " %s", printable(e.Target))
 	}
 	if len(e.Options) > 0 {
-		fmt.Fprintf(&b, " with options %s", strings.Join(sensitive.MaskOptions(e.Options), ","))
+		fmt.Fprintf(&b, " with options %s", strings.Join(guard.MaskOptions(e.Options), ","))
 	}
 	fmt.Fprintf(&b, ": %s", oneLine(e.Err.Error()))
 	return b.String()

@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/pkg/mounter"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // A file of a tree, with what the kubelet makes of it for an fsGroup

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/pkg/mounter"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // The mount.cifs of cifs-utils drops its capabilities before it opens the file of the

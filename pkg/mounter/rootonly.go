@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/flex2csi/flex2csi/internal/trust"
+	"github.com/flex2csi/flex2csi/internal/hostfile"
 )
 
 // outside is the error of a path that no root allows.
@@ -39,8 +39,8 @@ func openRootOnly(path string, roots []string) (*os.File, error) {
 
 // openRoot opens a root that only root can replace.
 func openRoot(root string) (*os.File, error) {
-	f, err := trust.OpenDirectory(root)
-	if errors.Is(err, trust.ErrOthers) {
+	f, err := hostfile.OpenTrustedDir(root)
+	if errors.Is(err, hostfile.ErrOthers) {
 		err = because(ErrUnsafePath, "%v", err)
 	}
 	return f, err

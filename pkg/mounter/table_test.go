@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/pkg/mounter"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // An overlay of many layers, as a container runtime makes it, has a line of

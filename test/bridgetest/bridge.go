@@ -13,10 +13,10 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/internal/wire"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 	"github.com/flex2csi/flex2csi/test/daemon"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 const (

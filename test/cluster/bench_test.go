@@ -12,8 +12,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/test/controlplane"
 )
 
@@ -157,7 +157,7 @@ func (w *world) fill(from, to int) {
 	w.t.Helper()
 	eachOf(to-from, func(i int) {
 		want := csivol.Attachment{FlexDriver: w.flexDriver, Driver: "elsewhere." + w.driver, Handle: fmt.Sprintf("vol-%d", from+i), Node: "elsewhere", AccessModes: []csivol.AccessMode{csivol.ReadWriteOnce}}
-		o := attachment.New(&want, attachment.AttachedByNode)
+		o := objects.NewAttachment(&want, objects.AttachedByNode)
 		if i%2 == 0 {
 			o.Labels = nil // another component's
 		}

@@ -18,11 +18,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
-	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 	"github.com/flex2csi/flex2csi/test/controlplane"
 	"github.com/flex2csi/flex2csi/test/csidriver/fault"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // startController starts flex2csi controller, and installs the driver
@@ -59,7 +59,7 @@ func testByControlPlane(t *testing.T, c *cluster) {
 	pod := w.Pod(metav1.NamespaceDefault, v.name, n.name, "", v.name)
 	device := n.untilListed(v)
 	o := n.attachment(v)
-	if o == nil || !o.Status.Attached || o.Labels[attachment.AttachedByLabel] != attachment.AttachedByController {
+	if o == nil || !o.Status.Attached || o.Labels[objects.AttachedByLabel] != objects.AttachedByController {
 		t.Fatalf("the attachment is %+v", o)
 	}
 	n.must("waitforattach", device, n.argument(v, ""))

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // testLife: one attachment for two pods, of the control plane's name, and
@@ -51,14 +51,14 @@ func checkAttachment(t *testing.T, n *node, v *volume, o *storagev1.VolumeAttach
 		t.Errorf("inline spec %+v", spec)
 	}
 	want := map[string]string{
-		attachment.ManagedByLabel: attachment.ManagedBy, attachment.AttachedByLabel: attachment.AttachedByNode,
-		attachment.NodeLabel: n.name, attachment.VolumeLabel: attachment.VolumeID(n.w.driver, v.handle),
-		attachment.PersistentVolumeLabel: v.name,
+		objects.ManagedByLabel: objects.ManagedBy, objects.AttachedByLabel: objects.AttachedByNode,
+		objects.NodeLabel: n.name, objects.VolumeLabel: objects.VolumeID(n.w.driver, v.handle),
+		objects.PersistentVolumeLabel: v.name,
 	}
 	if !maps.Equal(o.Labels, want) {
 		t.Errorf("labels %v, want %v", o.Labels, want)
 	}
-	if got := o.Annotations[attachment.FlexDriverAnnotation]; got != n.w.flexDriver {
+	if got := o.Annotations[objects.FlexDriverAnnotation]; got != n.w.flexDriver {
 		t.Errorf("annotation of the driver: %q", got)
 	}
 }

@@ -13,12 +13,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/bridge"
-	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 	"github.com/flex2csi/flex2csi/test/controlplane"
 	"github.com/flex2csi/flex2csi/test/daemon"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // A node has a daemon and a node service of the CSI driver.
@@ -178,7 +178,7 @@ func (w *world) forgetDriver(n *node) {
 
 // attachmentName is the one that the control plane would take.
 func (n *node) attachmentName(v *volume) string {
-	return attachment.Name(v.handle, n.w.driver, n.name)
+	return objects.AttachmentName(v.handle, n.w.driver, n.name)
 }
 
 // attachment is the VolumeAttachment, nil if there is none.

@@ -17,10 +17,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
-	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/test/controlplane"
 	"github.com/flex2csi/flex2csi/test/csidriver/calls"
 	"github.com/flex2csi/flex2csi/test/csidriver/fault"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // patience bounds each wait.

@@ -3,7 +3,7 @@ package controlplane
 import (
 	"testing"
 
-	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }

@@ -12,10 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/flex2csi/flex2csi/internal/release"
-	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/internal/distribution"
 	"github.com/flex2csi/flex2csi/test/parts"
 	"github.com/flex2csi/flex2csi/test/rights"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // The environment: the directory with the programs, and the release of Kubernetes of
@@ -26,8 +26,8 @@ const (
 )
 
 // Release is the release of the control plane; zero is the newest.
-func Release() release.Minor {
-	m, _ := release.Parse(os.Getenv(envRelease))
+func Release() distribution.Minor {
+	m, _ := distribution.ParseMinor(os.Getenv(envRelease))
 	return m
 }
 

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/flex2csi/flex2csi/internal/kubeletdir"
-	"github.com/flex2csi/flex2csi/internal/pendingunmount"
-	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/internal/statedir"
 	"github.com/flex2csi/flex2csi/pkg/flex"
+	"github.com/flex2csi/flex2csi/test/testenv"
 	"github.com/flex2csi/flex2csi/test/trace"
 )
 
@@ -162,7 +162,7 @@ func (a *alone) mountedAt(dir string) bool {
 // noted wants the daemon to find the unmount, and nothing that is broken.
 func (a *alone) noted() {
 	a.t.Helper()
-	found, broken := pendingunmount.List(a.state)
+	found, broken := statedir.ListPendingUnmounts(a.state)
 	if len(found) != 1 || found[0].Dir != a.pod || len(broken) > 0 {
 		a.t.Errorf("pending unmounts: %+v, %v", found, broken)
 	}

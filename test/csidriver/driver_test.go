@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 
-	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/test/csidriver"
 	"github.com/flex2csi/flex2csi/test/csidriver/calls"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 func TestLife(t *testing.T) {

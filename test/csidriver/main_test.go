@@ -18,9 +18,9 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
-	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/test/csidriver"
 	"github.com/flex2csi/flex2csi/test/csidriver/cli"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // envMain makes the test binary the driver.

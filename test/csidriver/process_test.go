@@ -18,10 +18,10 @@ import (
 	"google.golang.org/grpc/status"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
-	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/test/csidriver"
 	"github.com/flex2csi/flex2csi/test/csidriver/fault"
 	"github.com/flex2csi/flex2csi/test/csidriver/serve"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 func contains(s, part string) bool { return strings.Contains(s, part) }

@@ -16,7 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/flex2csi/flex2csi/internal/nodevolumes"
+	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/test/csidriver/calls"
 	"github.com/flex2csi/flex2csi/test/node"
 )
@@ -182,11 +182,11 @@ func (t *story) wantLines(remark string) int {
 
 // bridgeTells wants the document of the node to have the pod.
 func (t *story) bridgeTells(ctx context.Context) error {
-	object, err := t.node.Client().CoreV1().ConfigMaps(nodevolumes.Namespace).Get(ctx, node.Name, metav1.GetOptions{})
+	object, err := t.node.Client().CoreV1().ConfigMaps(bridgestatus.Namespace).Get(ctx, node.Name, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
-	document, err := nodevolumes.Decode(object.Data[nodevolumes.Key])
+	document, err := bridgestatus.DecodeNodeVolumes(object.Data[bridgestatus.Key])
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/flex2csi/flex2csi/internal/release"
+	"github.com/flex2csi/flex2csi/internal/distribution"
 )
 
 // attachScenarios are what the cluster sees of volumes.
@@ -140,7 +140,7 @@ func stranger(t *T) {
 	unknown := *v
 	unknown.inline = true
 	unknown.name = "data"
-	if minor().Has(release.AdmissionPolicies()) {
+	if minor().Has(distribution.AdmissionPolicies()) {
 		t.wantDenied(t.newPod("liar", thief.at("/data")), thief.flex)
 		t.openPolicy()
 		t.wait("pods without the policy", func() error { return t.dryRun(t.newPod("liar", thief.at("/data"))) })

@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/flex2csi/flex2csi/internal/release"
+	"github.com/flex2csi/flex2csi/internal/distribution"
 	"github.com/flex2csi/flex2csi/test/node"
 )
 
@@ -52,7 +52,7 @@ func env(name, without string) string {
 // usualPatience is that of a release. A kubelet before 1.27 that has begun to wait for a
 // volume does so for 2m3s, also of a pod that is deleted meanwhile: its
 // WaitForAttachAndMount has no context (pkg/kubelet/volumemanager, podAttachAndMountTimeout).
-func usualPatience(m release.Minor) time.Duration {
+func usualPatience(m distribution.Minor) time.Duration {
 	if m < 27 {
 		return 4 * time.Minute
 	}
@@ -121,7 +121,7 @@ func (c *cluster) install(ctx context.Context) error {
 
 // manifests are those of what is under test.
 func manifests() string {
-	if !minor().Has(release.AdmissionPolicies()) {
+	if !minor().Has(distribution.AdmissionPolicies()) {
 		return "manifests/flex2csi-before-1.30"
 	}
 	return "manifests/flex2csi"
@@ -129,7 +129,7 @@ func manifests() string {
 
 // policyKinds are what kubectl calls the kinds of policies, if there are any.
 func policyKinds() []string {
-	if !minor().Has(release.AdmissionPolicies()) {
+	if !minor().Has(distribution.AdmissionPolicies()) {
 		return nil
 	}
 	return []string{"validatingadmissionpolicies", "validatingadmissionpolicybindings"}

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/flex2csi/flex2csi/internal/release"
-	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/internal/distribution"
 	"github.com/flex2csi/flex2csi/test/node"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 func TestMain(m *testing.M) { os.Exit(inNode(m.Run)) }
@@ -40,8 +40,8 @@ func version() string {
 }
 
 // minor is the same as a number.
-func minor() release.Minor {
-	m, _ := release.Parse(version())
+func minor() distribution.Minor {
+	m, _ := distribution.ParseMinor(version())
 	return m
 }
 
@@ -87,10 +87,10 @@ func (c *cluster) kubeletEnds(t *testing.T) string {
 		t.Error(err)
 	}
 	known := len(listOfDrivers().FindAllString(text, -1))
-	if minor().Has(release.PluginLock()) || known < ends {
+	if minor().Has(distribution.PluginLock()) || known < ends {
 		t.Errorf("the kubelet has ended by itself %d times, %d of them over its list of FlexVolume drivers", ends, known)
 	}
-	return fmt.Sprintf("The kubelet has ended by itself %d times (before %s: %s)\n", ends, release.PluginLock().Name, release.PluginLock().Without)
+	return fmt.Sprintf("The kubelet has ended by itself %d times (before %s: %s)\n", ends, distribution.PluginLock().Name, distribution.PluginLock().Without)
 }
 
 // listOfDrivers is what the kubelet says when it ends over its list of FlexVolume drivers.
@@ -102,21 +102,21 @@ func listOfDrivers() *regexp.Regexp {
 func shared() []section {
 	return []section{
 		on(lives(), useScenarios(), attachScenarios(), growScenarios(), secretScenarios(), announcements(), classScenarios()),
-		since(release.Reconstruction(), migrations()),
+		since(distribution.Reconstruction(), migrations()),
 	}
 }
 
 // alone are those that disturb others: each by itself, in this order.
 func alone() []section {
-	policies := release.AdmissionPolicies()
+	policies := distribution.AdmissionPolicies()
 	manuals, kills := policies, policies
 	manuals.Without = "the documents have people install the manifests with policies"
 	kills.Without = "the scenario forbids a request by a policy"
 	return []section{
-		since(release.Reconstruction(), migrationsDisturbed()),
+		since(distribution.Reconstruction(), migrationsDisturbed()),
 		since(manuals, manualScenarios()),
 		on(disturbances(), upgrades(), takeOvers(), reboots(), measures(), migrateRestarts()),
-		since(release.Reconstruction(), migrateReboots(), migrateVendors(), migrateMeasures(), migrateWaves(), migrateTerminals(), migrateJobs()),
+		since(distribution.Reconstruction(), migrateReboots(), migrateVendors(), migrateMeasures(), migrateWaves(), migrateTerminals(), migrateJobs()),
 		since(kills, migrateKills()),
 	}
 }

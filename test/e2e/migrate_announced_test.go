@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/flex2csi/flex2csi/internal/distribution"
 	"github.com/flex2csi/flex2csi/internal/migrate"
-	"github.com/flex2csi/flex2csi/internal/release"
 	"github.com/flex2csi/flex2csi/test/node"
 )
 
@@ -20,18 +20,18 @@ func announcements() []scenario {
 }
 
 // tested: plan does not ask for a decision on account of the release.
-func tested() bool { return slices.Contains(release.Tested(), minor()) }
+func tested() bool { return slices.Contains(distribution.TestedMinors(), minor()) }
 
 func migrateAnnounced(t *T) {
 	v := t.volume(disk(), "data")
 	w := t.writer("pod", v)
 	t.waitTold()
-	switch rebuilds := release.Reconstruction(); {
+	switch rebuilds := distribution.Reconstruction(); {
 	case !minor().Has(rebuilds):
 		t.wantPlanned(v, migrate.Offline, migrate.NotLive, rebuilds.Without)
 		t.wantLeft(v, rebuilds.Without, "--offline")
 	case !tested():
-		evidence := "flex2csi is tested with " + release.TestedText()
+		evidence := "flex2csi is tested with " + distribution.TestedText()
 		t.wantPlanned(v, migrate.Live, migrate.Decide, evidence)
 		t.wantLeft(v, evidence, "--accept")
 	default:

@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/flex2csi/flex2csi/internal/kubeobject"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/test/node"
 	"github.com/flex2csi/flex2csi/test/parts"
 )
@@ -151,7 +151,7 @@ func (t *T) waitNodeReady() {
 	t.Helper()
 	t.wait("a node that is Ready", func() error {
 		n, err := t.client.CoreV1().Nodes().Get(t.ctx(), node.Name, metav1.GetOptions{})
-		if err == nil && !kubeobject.NodeReady(n) {
+		if err == nil && !objects.NodeReady(n) {
 			err = errors.New("it is not")
 		}
 		return err

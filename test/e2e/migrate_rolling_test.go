@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/flex2csi/flex2csi/internal/release"
+	"github.com/flex2csi/flex2csi/internal/distribution"
 )
 
 // migrateRestarts are migrations with pods that are restarted, or stopped.
@@ -194,7 +194,7 @@ func migrateOffline(t *T) {
 		t.wantMounts(v, next.pod, false, true)
 		next.writes()
 		next.note()
-		if rebuilds := release.Reconstruction(); !minor().Has(rebuilds) {
+		if rebuilds := distribution.Reconstruction(); !minor().Has(rebuilds) {
 			if _, err := t.migrate("rollback", "--yes", v.name); err == nil || !strings.Contains(err.Error(), rebuilds.Without) {
 				t.Errorf("rollback under a pod: %v, want %q", err, rebuilds.Without)
 			}

@@ -13,7 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/flex2csi/flex2csi/internal/nodevolumes"
+	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 )
 
 // migrateTerminals are migrations that lose their operator.
@@ -44,7 +44,7 @@ func migrateTerminalDropped(t *T) {
 	t.delete(w.pod)
 
 	// As in a cluster without install/migrate, where the pod has to be restarted.
-	g, kubeconfig = t.gate("/namespaces/"+nodevolumes.Namespace+"/", "/namespaces/"+t.Namespace+"/")
+	g, kubeconfig = t.gate("/namespaces/"+bridgestatus.Namespace+"/", "/namespaces/"+t.Namespace+"/")
 	before := t.writerOf("web", single)
 	t.dropped(g, single, "apply", "--rolling", "--kubeconfig", kubeconfig, "--timeout", "3m", single.name)
 	t.wantCSI(single, wasSingle)

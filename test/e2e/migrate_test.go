@@ -15,15 +15,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/flex2csi/flex2csi/internal/bridgestatus"
+	"github.com/flex2csi/flex2csi/internal/distribution"
 	"github.com/flex2csi/flex2csi/internal/migrate"
-	"github.com/flex2csi/flex2csi/internal/nodevolumes"
-	"github.com/flex2csi/flex2csi/internal/release"
 	"github.com/flex2csi/flex2csi/test/node"
 )
 
 // tells lets the daemons say which pods have their volumes from them.
 func tells() string {
-	if !minor().Has(release.AdmissionPolicies()) {
+	if !minor().Has(distribution.AdmissionPolicies()) {
 		return "manifests/migrate-before-1.30"
 	}
 	return "../../install/migrate"
@@ -182,11 +182,11 @@ func (t *T) wantDone(results []result, err error) []result {
 func (t *T) waitTold() {
 	t.Helper()
 	t.wait("the daemon to tell of the scenario's pods", func() error {
-		object, err := t.client.CoreV1().ConfigMaps(nodevolumes.Namespace).Get(t.ctx(), node.Name, metav1.GetOptions{})
+		object, err := t.client.CoreV1().ConfigMaps(bridgestatus.Namespace).Get(t.ctx(), node.Name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		document, err := nodevolumes.Decode(object.Data[nodevolumes.Key])
+		document, err := bridgestatus.DecodeNodeVolumes(object.Data[bridgestatus.Key])
 		if err != nil {
 			return err
 		}
@@ -201,7 +201,7 @@ func (t *T) waitTold() {
 
 // isTold is an error unless a document has the volume for each pod to which the
 // bridge has mounted it, and has no doubts.
-func (v *volume) isTold(document *nodevolumes.Document) error {
+func (v *volume) isTold(document *bridgestatus.NodeVolumes) error {
 	const pods = "/var/lib/kubelet/pods/"
 	dirs, err := filepath.Glob(pods + "*/volumes/" + strings.ReplaceAll(v.driver.flex, "/", "~") + "/" + v.name)
 	if err != nil {

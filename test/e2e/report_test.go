@@ -12,7 +12,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/flex2csi/flex2csi/internal/release"
+	"github.com/flex2csi/flex2csi/internal/distribution"
 )
 
 // A report is the table at the end.
@@ -55,7 +55,7 @@ func (r *report) add(place int, s scenario, run *T, t *testing.T, took time.Dura
 }
 
 // leaveOut notes a scenario that does not apply to the release, and why.
-func (r *report) leaveOut(place int, s scenario, needs release.Capability) {
+func (r *report) leaveOut(place int, s scenario, needs distribution.ReleaseCapability) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.rows = append(r.rows, row{

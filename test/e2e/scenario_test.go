@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/flex2csi/flex2csi/internal/release"
+	"github.com/flex2csi/flex2csi/internal/distribution"
 )
 
 // A scenario is something that users rely on.
@@ -24,7 +24,7 @@ type scenario struct {
 // A section is scenarios that apply to the same releases of Kubernetes.
 type section struct {
 	// needs is what they need of a release; the zero value: nothing that 1.24 lacks.
-	needs     release.Capability
+	needs     distribution.ReleaseCapability
 	scenarios []scenario
 }
 
@@ -32,7 +32,7 @@ type section struct {
 func on(lists ...[]scenario) section { return section{scenarios: slices.Concat(lists...)} }
 
 // since has scenarios that need something of a release.
-func since(needs release.Capability, lists ...[]scenario) section {
+func since(needs distribution.ReleaseCapability, lists ...[]scenario) section {
 	return section{needs: needs, scenarios: slices.Concat(lists...)}
 }
 

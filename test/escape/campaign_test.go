@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/test/testenv"
 	"github.com/flex2csi/flex2csi/test/trace"
 )
 

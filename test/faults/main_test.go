@@ -7,8 +7,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/test/csidriver/cli"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // The plays; none is the campaign.

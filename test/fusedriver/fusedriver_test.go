@@ -9,10 +9,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/test/bridgetest"
 	"github.com/flex2csi/flex2csi/test/daemon"
 	"github.com/flex2csi/flex2csi/test/fusedriver"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // envMain makes the test binary the driver.

@@ -6,9 +6,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/test/bridgetest"
 	"github.com/flex2csi/flex2csi/test/daemon"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // envMain makes the test binary the driver.

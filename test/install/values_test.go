@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
-	"github.com/flex2csi/flex2csi/internal/preset"
+
 	"github.com/flex2csi/flex2csi/test/install/render"
 )
 
@@ -78,7 +78,7 @@ func TestChartNoDrivers(t *testing.T) {
 // TestChartPresets: what preset show prints is a file of values, and the daemons get it as
 // it is. With places to be filled in it is refused.
 func TestChartPresets(t *testing.T) {
-	presets, err := preset.All()
+	presets, err := bridgeconfig.Presets()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +116,7 @@ func TestChartPresets(t *testing.T) {
 	}
 }
 
-func asValues(t *testing.T, p preset.Preset) (v values) {
+func asValues(t *testing.T, p bridgeconfig.Preset) (v values) {
 	t.Helper()
 	if err := yaml.Unmarshal([]byte(p.Text), &v); err != nil {
 		t.Fatal(err)

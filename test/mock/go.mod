@@ -50,6 +50,7 @@ require (
 
 require (
 	github.com/go-logr/logr v1.4.4 // indirect
+	github.com/google/renameio/v2 v2.0.2 // indirect
 	github.com/moby/sys/mountinfo v0.7.3 // indirect
 	golang.org/x/net v0.60.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect

@@ -7,11 +7,11 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 	"github.com/flex2csi/flex2csi/test/bridgetest"
 	"github.com/flex2csi/flex2csi/test/csidriver/calls"
 	"github.com/flex2csi/flex2csi/test/csidriver/fault"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // envMain makes the test binary the driver.

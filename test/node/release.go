@@ -1,11 +1,11 @@
 package node
 
-import "github.com/flex2csi/flex2csi/internal/release"
+import "github.com/flex2csi/flex2csi/internal/distribution"
 
 // has reports whether the node's release of Kubernetes has what came with another one.
 // A node without a release is of the newest.
-func (n *Node) has(since release.Minor) bool {
-	m, ok := release.Parse(n.options.Version)
+func (n *Node) has(since distribution.Minor) bool {
+	m, ok := distribution.ParseMinor(n.options.Version)
 	return !ok || m >= since
 }
 
@@ -16,6 +16,6 @@ const (
 	failCgroupV1    = "failCgroupV1"
 )
 
-func fieldsSince() map[string]release.Minor {
-	return map[string]release.Minor{runtimeEndpoint: 27, failCgroupV1: 31}
+func fieldsSince() map[string]distribution.Minor {
+	return map[string]distribution.Minor{runtimeEndpoint: 27, failCgroupV1: 31}
 }

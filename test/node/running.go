@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/flex2csi/flex2csi/internal/filelock"
+	"github.com/flex2csi/flex2csi/internal/hostfile"
 )
 
 // running is what others have to know of a node that runs: two processes, by
@@ -42,7 +42,7 @@ func find(dir string) (running, error) {
 		l.Close()
 		return running{}, fmt.Errorf("%s: %w", dir, ErrDown)
 	}
-	if !errors.Is(err, filelock.ErrHeld) {
+	if !errors.Is(err, hostfile.ErrHeld) {
 		return running{}, err
 	}
 	// Who holds the lock is alive, and so are its numbers.
@@ -55,11 +55,11 @@ func find(dir string) (running, error) {
 }
 
 // lock keeps a second node away from a directory.
-func lock(dir string) (*filelock.Lock, error) {
+func lock(dir string) (*hostfile.Lock, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	l, err := filelock.Try(filepath.Join(dir, "lock"))
+	l, err := hostfile.TryLock(filepath.Join(dir, "lock"))
 	if err != nil {
 		return nil, fmt.Errorf("%s is the directory of a node that runs: %w", dir, err)
 	}

@@ -9,11 +9,11 @@ import (
 
 	"github.com/moby/sys/mountinfo"
 
-	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/test/bridgetest"
 	"github.com/flex2csi/flex2csi/test/csidriver/cli"
 	"github.com/flex2csi/flex2csi/test/csidriver/fault"
 	"github.com/flex2csi/flex2csi/test/daemon"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // envMain makes the test binary the CSI driver.

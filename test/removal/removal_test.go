@@ -11,10 +11,10 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/flex2csi/flex2csi/internal/handoff"
-	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 	"github.com/flex2csi/flex2csi/test/bridgetest"
 	"github.com/flex2csi/flex2csi/test/csidriver/fault"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // TestBareMountIsLost: without a guard kubelets before 1.30 empty a directory of their

@@ -14,8 +14,8 @@ import (
 	"github.com/kubernetes-csi/csi-test/v5/pkg/sanity"
 	"github.com/onsi/ginkgo/v2/types"
 
-	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/test/csidriver"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }

@@ -4,9 +4,9 @@ import (
 	"os"
 	"testing"
 
-	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/test/csidriver/cli"
 	"github.com/flex2csi/flex2csi/test/storage/driver"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // These make the test binary the CSI driver, or csidriver with its disk images.

@@ -15,10 +15,10 @@ import (
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
-	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 	"github.com/flex2csi/flex2csi/test/daemon"
 	"github.com/flex2csi/flex2csi/test/storage/driver"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // node is a node of Kubernetes without a kubelet: the tests are it.

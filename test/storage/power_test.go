@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/test/storage/guest"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // Places on the disks that outlive the power.

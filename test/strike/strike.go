@@ -10,7 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/flex2csi/flex2csi/internal/migrate/lock"
+	"github.com/flex2csi/flex2csi/internal/migrate/journal"
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
@@ -71,8 +71,8 @@ func List(volume string) []Blow {
 		{Name: "conflict", Err: apierrors.NewConflict(volumes, volume, errors.New("it has changed"))},
 		{Name: "not found", Err: apierrors.NewNotFound(volumes, volume)},
 		{Name: "away", Reads: true, Again: All, Err: &url.Error{Op: "Get", URL: "https://kubernetes", Err: syscall.ECONNREFUSED}},
-		{Name: "lease lost", Reads: true, Lease: lock.ErrLost},
-		{Name: "lease stale", Reads: true, Again: All, Lease: lock.ErrStale},
+		{Name: "lease lost", Reads: true, Lease: journal.ErrLost},
+		{Name: "lease stale", Reads: true, Again: All, Lease: journal.ErrStale},
 		{Name: "changed", Reads: true, Meanwhile: Annotates},
 		{Name: "policy", Reads: true, Meanwhile: Releases},
 		{Name: "500, done", After: true, Err: internal},

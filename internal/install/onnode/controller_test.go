@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
-	"github.com/flex2csi/flex2csi/internal/filelock"
+	"github.com/flex2csi/flex2csi/internal/hostfile"
 	"github.com/flex2csi/flex2csi/internal/install/onnode"
 )
 
@@ -53,7 +53,7 @@ func TestLeaveController(t *testing.T) {
 				}
 			}
 			if test.held {
-				lock, err := filelock.Try(socket + ".lock")
+				lock, err := hostfile.TryLock(socket + ".lock")
 				must(err)
 				defer lock.Close()
 			}

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/bridgestatus"
-	"github.com/flex2csi/flex2csi/internal/cordon"
 	"github.com/flex2csi/flex2csi/internal/daemon"
+	"github.com/flex2csi/flex2csi/internal/statedir"
 	"github.com/flex2csi/flex2csi/internal/wire"
 )
 
@@ -37,7 +37,7 @@ func (n Node) cordonDaemon(ctx context.Context) (running bool, err error) {
 	if !wire.IsAbsent(err) {
 		return true, err
 	}
-	if _, err = cordon.Begin(n.StateDir); errors.Is(err, fs.ErrNotExist) {
+	if _, err = statedir.BeginCordon(n.StateDir); errors.Is(err, fs.ErrNotExist) {
 		err = nil // there is no such directory, and so there are no records
 	}
 	return false, err
@@ -49,7 +49,7 @@ func (n Node) uncordonDaemon(ctx context.Context) error {
 	var r bridgestatus.Readiness
 	err := n.ask(ctx, wire.KindUncordon, &r)
 	if wire.IsAbsent(err) {
-		err = cordon.End(n.StateDir)
+		err = statedir.EndCordon(n.StateDir)
 	}
 	return err
 }

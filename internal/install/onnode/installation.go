@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/renameio/v2"
 
-	"github.com/flex2csi/flex2csi/internal/trust"
+	"github.com/flex2csi/flex2csi/internal/hostfile"
 )
 
 const (
@@ -65,7 +65,7 @@ func Path(stateDir string) string { return filepath.Join(stateDir, fileName) }
 func Read(stateDir string) (*Installation, error) {
 	path := Path(stateDir)
 	// What it names is run as root.
-	data, err := trust.ReadFile(path, trust.MayRead, maxSize)
+	data, err := hostfile.ReadTrusted(path, hostfile.MayRead, maxSize)
 	if err != nil {
 		return nil, fmt.Errorf("read what is installed (%s): %w", path, err)
 	}

@@ -17,10 +17,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/flex2csi/flex2csi/internal/cordon"
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
 	"github.com/flex2csi/flex2csi/internal/install"
 	"github.com/flex2csi/flex2csi/internal/kubelet"
+	"github.com/flex2csi/flex2csi/internal/statedir"
 	"github.com/flex2csi/flex2csi/internal/version"
 )
 
@@ -49,7 +49,7 @@ func (n Node) install(ctx context.Context, executable string, drivers []*driverc
 	if err != nil {
 		return err
 	}
-	if err := cordon.End(n.StateDir); err != nil {
+	if err := statedir.EndCordon(n.StateDir); err != nil {
 		return err
 	}
 	before := n.readBefore()

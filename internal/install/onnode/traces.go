@@ -11,11 +11,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/flex2csi/flex2csi/internal/cordon"
 	"github.com/flex2csi/flex2csi/internal/daemon"
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
-	"github.com/flex2csi/flex2csi/internal/filelock"
+	"github.com/flex2csi/flex2csi/internal/hostfile"
 	"github.com/flex2csi/flex2csi/internal/kubelet"
+	"github.com/flex2csi/flex2csi/internal/statedir"
 )
 
 // Names in the state directory that are not those of records. The lock is
@@ -31,7 +31,7 @@ const (
 // Leave removes all directories of flex2csi when the daemon ends, if it was cordoned and
 // its drivers are uninstalled. left reports whether it did.
 func Leave(stateDir, socket string) (left bool, err error) {
-	r, err := cordon.Get(stateDir)
+	r, err := statedir.GetCordon(stateDir)
 	if err != nil || r == nil {
 		return false, err
 	}
@@ -50,11 +50,11 @@ func Leave(stateDir, socket string) (left bool, err error) {
 func removeTraces(host kubelet.Host, stateDir, socket string) error {
 	// The locks that a daemon takes, in its order.
 	for _, path := range []string{socket + socketLock, filepath.Join(stateDir, lockFile)} {
-		lock, err := filelock.Try(path)
+		lock, err := hostfile.TryLock(path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // there is no such directory
 			continue
-		case errors.Is(err, filelock.ErrHeld):
+		case errors.Is(err, hostfile.ErrHeld):
 			return fmt.Errorf("%s is not removed: another flex2csi works with it", filepath.Dir(path))
 		case err != nil:
 			return fmt.Errorf("remove the directories of flex2csi: %w", err)
@@ -74,7 +74,7 @@ func removeState(host kubelet.Host, dir string) error {
 	if err != nil {
 		return fmt.Errorf("remove the state directory: %w", err)
 	}
-	last := []string{fileName, cordon.FileName, lockFile}
+	last := []string{fileName, statedir.CordonFileName, lockFile}
 	var ours, strangers []string
 	for _, e := range entries {
 		switch name := e.Name(); {
@@ -152,9 +152,9 @@ func LeaveController(socket string) (left bool, err error) {
 	if err != nil || called {
 		return false, err
 	}
-	lock, err := filelock.Try(socket + socketLock)
+	lock, err := hostfile.TryLock(socket + socketLock)
 	switch {
-	case errors.Is(err, filelock.ErrHeld), errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, hostfile.ErrHeld), errors.Is(err, fs.ErrNotExist):
 		return false, nil // another one has it, or the directory is gone
 	case err != nil:
 		return false, fmt.Errorf("remove the socket: %w", err)

@@ -11,11 +11,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/flex2csi/flex2csi/internal/cordon"
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
 	"github.com/flex2csi/flex2csi/internal/install/onnode"
 	"github.com/flex2csi/flex2csi/internal/kubelet"
-	"github.com/flex2csi/flex2csi/internal/pendingunmount"
+	"github.com/flex2csi/flex2csi/internal/statedir"
+
 	"github.com/flex2csi/flex2csi/internal/volstate"
 )
 
@@ -82,7 +82,7 @@ func (n *node) wantKept(o *uninstallation, texts ...string) {
 	}
 	wantTexts(n.t, err.Error(), texts...)
 	n.wantThere(pluginDir, "disk", "share")
-	if r, err := cordon.Get(n.on.StateDir); r != nil || err != nil {
+	if r, err := statedir.GetCordon(n.on.StateDir); r != nil || err != nil {
 		n.t.Errorf("still cordoned: %v, %v", r, err)
 	}
 }
@@ -147,7 +147,7 @@ func TestInUse(t *testing.T) {
 	}{
 		"a record": {func(n *node) { n.record("example.com/disk") }, []string{"volumes are in use", "pv-1 of example.com/disk", "/pods/1234/"}, "these volumes are left as they are"},
 		"a pending unmount": {func(n *node) {
-			if err := pendingunmount.Write(n.on.StateDir, pendingunmount.Unmount{Driver: "example.com/disk", Dir: kubeletDir + "/pods/1234/volumes/example.com~disk/data"}); err != nil {
+			if err := statedir.WritePendingUnmount(n.on.StateDir, statedir.PendingUnmount{Driver: "example.com/disk", Dir: kubeletDir + "/pods/1234/volumes/example.com~disk/data"}); err != nil {
 				n.t.Fatal(err)
 			}
 		}, []string{"unmounted while the daemon was down", "/pods/1234/"}, "these volumes are left as they are"},
@@ -204,11 +204,11 @@ func TestSweep(t *testing.T) {
 // TestInstallEndsCordon: install ends an uninstallation that was killed.
 func TestInstallEndsCordon(t *testing.T) {
 	n, _ := uninstaller(t)
-	if _, err := cordon.Begin(n.on.StateDir); err != nil {
+	if _, err := statedir.BeginCordon(n.on.StateDir); err != nil {
 		t.Fatal(err)
 	}
 	n.wantInstalled(pluginDir, "disk", "share")
-	if r, err := cordon.Get(n.on.StateDir); r != nil || err != nil {
+	if r, err := statedir.GetCordon(n.on.StateDir); r != nil || err != nil {
 		t.Errorf("still cordoned: %v, %v", r, err)
 	}
 }
@@ -225,7 +225,7 @@ func TestLeave(t *testing.T) {
 		}
 	}
 	leave(false)
-	if _, err := cordon.Begin(n.on.StateDir); err != nil {
+	if _, err := statedir.BeginCordon(n.on.StateDir); err != nil {
 		t.Fatal(err)
 	}
 	leave(false)

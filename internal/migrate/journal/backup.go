@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/flex2csi/flex2csi/internal/durable"
+	"github.com/flex2csi/flex2csi/internal/hostfile"
 )
 
 // backupDir is where the objects are.
@@ -37,14 +37,14 @@ func backUp(dir string, object []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := durable.MakeDir(dir); err != nil {
+	if err := hostfile.MakeDir(dir); err != nil {
 		return err
 	}
 	path := filepath.Join(dir, name+recordSuffix)
 	for n := 2; ; n++ {
 		there, err := os.ReadFile(path)
 		if errors.Is(err, fs.ErrNotExist) {
-			return durable.WriteFile(path, object)
+			return hostfile.WriteFile(path, object)
 		}
 		if err != nil || bytes.Equal(there, object) {
 			return err

@@ -12,7 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/flex2csi/flex2csi/internal/durable"
+	"github.com/flex2csi/flex2csi/internal/hostfile"
 )
 
 // A directory has the copies: a file for each ConfigMap, and the objects below backup/. It is
@@ -54,10 +54,10 @@ func (d directory) save(volume string, m *corev1.ConfigMap) error {
 	if err != nil {
 		return err
 	}
-	if err := durable.MakeDir(string(d)); err != nil {
+	if err := hostfile.MakeDir(string(d)); err != nil {
 		return fmt.Errorf("make the journal's directory: %w", err)
 	}
-	return durable.WriteFile(filepath.Join(string(d), name+recordSuffix), append(text, '\n'))
+	return hostfile.WriteFile(filepath.Join(string(d), name+recordSuffix), append(text, '\n'))
 }
 
 // lost returns what the copies say of unfinished migrations without a ConfigMap, and an error for

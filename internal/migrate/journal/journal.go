@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
@@ -188,7 +187,7 @@ func (j *Journal) configMap(n *Record, data []byte) *corev1.ConfigMap {
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: j.namespace, Name: ConfigMapName(n.Volume),
-			Labels:      map[string]string{label: "true", attachment.ManagedByLabel: attachment.ManagedBy},
+			Labels:      map[string]string{label: "true", objects.ManagedByLabel: objects.ManagedBy},
 			Annotations: map[string]string{volumeAnnotation: n.Volume, writerAnnotation: j.writer},
 		},
 		Data: map[string]string{recordKey: string(data)},

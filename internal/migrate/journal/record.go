@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/flex2csi/flex2csi/internal/shell"
+	"github.com/flex2csi/flex2csi/internal/report"
 )
 
 const (
@@ -124,7 +124,7 @@ func (e *LostError) Reason() string {
 }
 
 // Restore is the command that makes the ConfigMap of the copy.
-func (e *LostError) Restore() string { return "kubectl create -f " + shell.Quote(e.copy) }
+func (e *LostError) Restore() string { return "kubectl create -f " + report.Quote(e.copy) }
 
 // An UnreadError is about single records that cannot be read, or are lost. What else was asked for
 // is returned with it: one record does not stop another volume.

@@ -21,11 +21,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
-	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 	"github.com/flex2csi/flex2csi/test/controlplane"
 	"github.com/flex2csi/flex2csi/test/csidriver/calls"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -176,7 +176,7 @@ func (c *cluster) deletePod(volume, node string) {
 // attachment is the VolumeAttachment; nil: there is none.
 func (c *cluster) attachment(volume, node string) *storagev1.VolumeAttachment {
 	c.t.Helper()
-	o, err := c.Admin().StorageV1().VolumeAttachments().Get(c.t.Context(), attachment.Name(volume, csiDriver, node), metav1.GetOptions{})
+	o, err := c.Admin().StorageV1().VolumeAttachments().Get(c.t.Context(), objects.AttachmentName(volume, csiDriver, node), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -209,7 +209,7 @@ func (c *cluster) waitAttached(volume, node string) {
 		c.t.Errorf("the device of %s is %q", volume, device)
 	}
 	o := c.attachment(volume, node)
-	if o == nil || !o.Status.Attached || o.Labels[attachment.AttachedByLabel] != attachment.AttachedByController {
+	if o == nil || !o.Status.Attached || o.Labels[objects.AttachedByLabel] != objects.AttachedByController {
 		c.t.Errorf("%s is reported as attached, and its VolumeAttachment is %+v", volume, o)
 	}
 }

@@ -13,10 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/controller"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/kube"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/test/controlplane"
 )
 
@@ -43,11 +43,11 @@ func (c *cluster) run(do func(context.Context)) {
 func testSweeper(c *cluster) {
 	admin := c.connect(controlplane.Admin)
 	for _, o := range []struct{ volume, node, by string }{
-		{"used", "node-1", attachment.AttachedByNode},
-		{"unused", "node-1", attachment.AttachedByNode},
-		{"deleted", "node-5", attachment.AttachedByNode},
-		{"dead", "node-6", attachment.AttachedByNode},
-		{"forgotten", "node-1", attachment.AttachedByController},
+		{"used", "node-1", objects.AttachedByNode},
+		{"unused", "node-1", objects.AttachedByNode},
+		{"deleted", "node-5", objects.AttachedByNode},
+		{"dead", "node-6", objects.AttachedByNode},
+		{"forgotten", "node-1", objects.AttachedByController},
 	} {
 		c.flex(o.volume)
 		_, err := admin.Attachments("", o.by).Attach(c.t.Context(), &csivol.Attachment{
@@ -65,7 +65,7 @@ func testSweeper(c *cluster) {
 	k := c.connect(c.token("sweeper"))
 	now := time.Now()
 	s := &controller.Sweeper{
-		View: k, Delete: k.Attachments("", attachment.AttachedByController).Detach, Log: slog.New(slog.DiscardHandler),
+		View: k, Delete: k.Attachments("", objects.AttachedByController).Detach, Log: slog.New(slog.DiscardHandler),
 		Now: func() time.Time { return now },
 	}
 	s.Sweep(c.t.Context(), true)
@@ -77,16 +77,16 @@ func testSweeper(c *cluster) {
 	s.Sweep(c.t.Context(), true)
 	c.wantLeft("unused used")
 	for _, f := range s.Result().Findings {
-		want := map[string]controller.AttachmentState{"used": controller.InUse, "unused": controller.Unused}[attachment.PersistentVolume(f.VolumeAttachment)]
+		want := map[string]controller.AttachmentState{"used": controller.InUse, "unused": controller.Unused}[objects.AttachmentPersistentVolume(f.VolumeAttachment)]
 		if want != "" && f.State != want {
-			c.t.Errorf("%s: %s (%s), want %s", attachment.PersistentVolume(f.VolumeAttachment), f.State, f.Reason, want)
+			c.t.Errorf("%s: %s (%s), want %s", objects.AttachmentPersistentVolume(f.VolumeAttachment), f.State, f.Reason, want)
 		}
 	}
 	c.wantCalls("deleted", "attach node-5", "detach node-5")
 	c.wantCalls("dead", "attach node-6", "detach node-6")
 	c.wantCalls("forgotten", "attach node-1", "detach node-1")
 	for _, volume := range []string{"used", "unused"} {
-		c.must(c.Admin().StorageV1().VolumeAttachments().Delete(c.t.Context(), attachment.Name(volume, csiDriver, "node-1"), metav1.DeleteOptions{}))
+		c.must(c.Admin().StorageV1().VolumeAttachments().Delete(c.t.Context(), objects.AttachmentName(volume, csiDriver, "node-1"), metav1.DeleteOptions{}))
 	}
 }
 

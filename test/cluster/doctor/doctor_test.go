@@ -14,13 +14,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/doctor"
 	"github.com/flex2csi/flex2csi/internal/kube"
-	"github.com/flex2csi/flex2csi/internal/kubeobject"
+	"github.com/flex2csi/flex2csi/internal/objects"
+
 	"github.com/flex2csi/flex2csi/internal/report"
-	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/test/controlplane"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -77,9 +77,9 @@ func makeAttachment(t *testing.T, p *controlplane.Plane, handle string, change f
 	t.Helper()
 	a := &storagev1.VolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{Name: handle, Labels: map[string]string{
-			attachment.ManagedByLabel: attachment.ManagedBy, attachment.AttachedByLabel: attachment.AttachedByNode,
-			attachment.NodeLabel: "node-1", attachment.VolumeLabel: attachment.VolumeID(driver, handle),
-		}, Annotations: map[string]string{attachment.PersistentVolumeAnnotation: "pv1", attachment.FlexDriverAnnotation: flexDriver, attachment.PodAnnotation: "default/web"}},
+			objects.ManagedByLabel: objects.ManagedBy, objects.AttachedByLabel: objects.AttachedByNode,
+			objects.NodeLabel: "node-1", objects.VolumeLabel: objects.VolumeID(driver, handle),
+		}, Annotations: map[string]string{objects.PersistentVolumeAnnotation: "pv1", objects.FlexDriverAnnotation: flexDriver, objects.PodAnnotation: "default/web"}},
 		Spec: storagev1.VolumeAttachmentSpec{Attacher: driver, NodeName: "node-1", Source: storagev1.VolumeAttachmentSource{
 			InlineVolumeSpec: &corev1.PersistentVolumeSpec{
 				AccessModes:            []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
@@ -262,10 +262,10 @@ func lookAtPods(t *testing.T, p *controlplane.Plane) {
 		t.Fatalf("PodsOf: %+v, %v", pods, err)
 	}
 	app, static := pods[0], pods[1]
-	if app.Name != "app" || !slices.Equal(kubeobject.PodUIDs(&app), []string{string(pod.UID)}) || !kubeobject.PodUsesClaim(&app, "default", "pv1") || app.Spec.NodeName != "node-2" {
+	if app.Name != "app" || !slices.Equal(objects.PodUIDs(&app), []string{string(pod.UID)}) || !objects.PodUsesClaim(&app, "default", "pv1") || app.Spec.NodeName != "node-2" {
 		t.Errorf("the pod with a claim: %+v", app)
 	}
-	uids, inline := kubeobject.PodUIDs(&static), kubeobject.InlineFlexVolume(&static, "inline")
+	uids, inline := objects.PodUIDs(&static), objects.InlineFlexVolume(&static, "inline")
 	if !slices.Contains(uids, "static-uid") || len(uids) != 2 || inline == nil || inline.Driver != flexDriver {
 		t.Errorf("the static pod: %+v", static)
 	}
@@ -279,7 +279,7 @@ func lookAtPods(t *testing.T, p *controlplane.Plane) {
 	}
 	i := slices.IndexFunc(all, func(a storagev1.VolumeAttachment) bool { return a.Name == "vol-1" })
 	a := &all[i]
-	if attachment.Handle(a) != "vol-1" || attachment.Pod(a) != "default/web" || attachment.AttachedBy(a) != attachment.AttachedByNode ||
+	if objects.AttachmentHandle(a) != "vol-1" || objects.AttachmentPod(a) != "default/web" || objects.AttachedBy(a) != objects.AttachedByNode ||
 		!a.Status.Attached || !slices.Equal(a.Spec.Source.InlineVolumeSpec.AccessModes, []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}) {
 		t.Errorf("vol-1: %+v", a)
 	}

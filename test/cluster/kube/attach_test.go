@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	storagev1 "k8s.io/api/storage/v1"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/test/controlplane"
 )
 
@@ -140,13 +140,13 @@ func checkObject(t *testing.T, o *storagev1.VolumeAttachment) {
 		t.Errorf("asked for %+v", o.Spec)
 	}
 	want := map[string]string{
-		attachment.ManagedByLabel: "flex2csi", attachment.AttachedByLabel: "node", attachment.NodeLabel: "node-1",
-		attachment.VolumeLabel: attachment.VolumeID(driver, "life"), attachment.PersistentVolumeLabel: "pv-life",
+		objects.ManagedByLabel: "flex2csi", objects.AttachedByLabel: "node", objects.NodeLabel: "node-1",
+		objects.VolumeLabel: objects.VolumeID(driver, "life"), objects.PersistentVolumeLabel: "pv-life",
 	}
 	if diff := cmp.Diff(want, o.Labels); diff != "" {
 		t.Errorf("labels: %s", diff)
 	}
-	want = map[string]string{attachment.PersistentVolumeAnnotation: "pv-life", attachment.FlexDriverAnnotation: flexDriver, attachment.PodAnnotation: "default/web"}
+	want = map[string]string{objects.PersistentVolumeAnnotation: "pv-life", objects.FlexDriverAnnotation: flexDriver, objects.PodAnnotation: "default/web"}
 	if diff := cmp.Diff(want, o.Annotations); diff != "" {
 		t.Errorf("annotations: %s", diff)
 	}

@@ -10,12 +10,12 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/kube"
-	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 	"github.com/flex2csi/flex2csi/test/controlplane"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // testAway has the API server away in each step.
@@ -237,7 +237,7 @@ func testBeginning(t *testing.T, p *controlplane.Plane) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return c, c.Attachments("node-1", attachment.AttachedByNode)
+		return c, c.Attachments("node-1", objects.AttachedByNode)
 	}
 	want := csivol.DriverInfo{AttachRequired: true, PodInfoOnMount: true, RequiresRepublish: true, FSGroupPolicy: "ReadWriteOnceWithFSType", Tokens: []csivol.TokenRequest{{Audience: audience}}}
 	for _, away := range []bool{false, true} {

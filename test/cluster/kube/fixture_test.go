@@ -12,9 +12,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/kube"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/test/controlplane"
 )
 
@@ -35,7 +35,7 @@ type daemon struct {
 
 // start starts a daemon for a node.
 func start(t *testing.T, p *controlplane.Plane, node string) *daemon {
-	return startAs(t, p, node, attachment.AttachedByNode)
+	return startAs(t, p, node, objects.AttachedByNode)
 }
 
 func startAs(t *testing.T, p *controlplane.Plane, node, owner string) *daemon {
@@ -82,7 +82,7 @@ func volume(handle, node string) *csivol.Attachment {
 	}
 }
 
-func name(a *csivol.Attachment) string { return attachment.Name(a.Handle, a.Driver, a.Node) }
+func name(a *csivol.Attachment) string { return objects.AttachmentName(a.Handle, a.Driver, a.Node) }
 
 // within is a context for a call that should be over by then.
 func within(t *testing.T, d time.Duration) context.Context {

@@ -11,11 +11,11 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
-	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 	"github.com/flex2csi/flex2csi/test/controlplane"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // foreignObject is what kube-controller-manager makes for a CSI PersistentVolume.
@@ -75,7 +75,7 @@ func testUsurped(t *testing.T, p *controlplane.Plane) {
 		a := volume("usurped-"+what, "node-1")
 		o := &storagev1.VolumeAttachment{
 			ObjectMeta: metav1.ObjectMeta{Name: name(a), Labels: map[string]string{
-				attachment.ManagedByLabel: attachment.ManagedBy, attachment.AttachedByLabel: attachment.AttachedByNode, attachment.NodeLabel: "node-1",
+				objects.ManagedByLabel: objects.ManagedBy, objects.AttachedByLabel: objects.AttachedByNode, objects.NodeLabel: "node-1",
 			}},
 			Spec: storagev1.VolumeAttachmentSpec{Attacher: driver, NodeName: "node-1", Source: storagev1.VolumeAttachmentSource{InlineVolumeSpec: &corev1.PersistentVolumeSpec{
 				AccessModes:            []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},

@@ -10,11 +10,11 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
-	"github.com/flex2csi/flex2csi/internal/nodevolumes"
-	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/internal/objects"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // testRollback: days later, from another machine; a label that was set meanwhile stays, and
@@ -60,14 +60,14 @@ func testRollbackRefused(w *world) {
 	p := w.operator(migrate.Options{})
 	p.when = w.kubelet("node-1")
 	w.came(p.apply("back-no"), migrate.Done, journal.Finished, "")
-	documents := w.Admin().CoreV1().ConfigMaps(nodevolumes.Namespace)
+	documents := w.Admin().CoreV1().ConfigMaps(bridgestatus.Namespace)
 	o, err := documents.Get(w.t.Context(), "node-1", metav1.GetOptions{})
 	w.check(err)
-	good := o.Data[nodevolumes.Key]
+	good := o.Data[bridgestatus.Key]
 	put := func(text string) {
 		o, err := documents.Get(w.t.Context(), "node-1", metav1.GetOptions{})
 		w.check(err)
-		o.Data[nodevolumes.Key] = text
+		o.Data[bridgestatus.Key] = text
 		_, err = documents.Update(w.t.Context(), o, metav1.UpdateOptions{})
 		w.check(err)
 	}
@@ -133,13 +133,13 @@ func testRollbackHalfWay(w *world) {
 // serve has the bridge of a node serve another FlexVolume driver than before.
 func (w *world) serve(node, flexDriver string) {
 	w.t.Helper()
-	maps := w.Admin().CoreV1().ConfigMaps(nodevolumes.Namespace)
+	maps := w.Admin().CoreV1().ConfigMaps(bridgestatus.Namespace)
 	o, err := maps.Get(w.t.Context(), node, metav1.GetOptions{})
 	w.check(err)
-	d, err := nodevolumes.Decode(o.Data[nodevolumes.Key])
+	d, err := bridgestatus.DecodeNodeVolumes(o.Data[bridgestatus.Key])
 	w.check(err)
 	d.FlexDrivers = []string{flexDriver}
-	o.Data[nodevolumes.Key], err = d.Encode()
+	o.Data[bridgestatus.Key], err = d.Encode()
 	w.check(err)
 	_, err = maps.Update(w.t.Context(), o, metav1.UpdateOptions{})
 	w.check(err)
@@ -244,7 +244,7 @@ func testReattach(w *world) {
 	p := w.operator(migrate.Options{})
 	w.came(p.apply("reattach"), migrate.Done, journal.Finished, "")
 	pod := w.pod("reattach", "node-1", "reattach")
-	name := attachment.Name("vol-reattach", csiDriver, "node-1")
+	name := objects.AttachmentName("vol-reattach", csiDriver, "node-1")
 	attachments := w.Admin().StorageV1().VolumeAttachments()
 	var before *storagev1.VolumeAttachment
 	testenv.Eventually(w.t, "the control plane attaches it", func() bool {
@@ -295,7 +295,7 @@ func testWithoutFinalizer(w *world) {
 	p := w.operator(migrate.Options{})
 	w.came(p.apply("bare"), migrate.Done, journal.Finished, "")
 	pod := w.pod("bare", "node-1", "bare")
-	name := attachment.Name("vol-bare", rbdDriver, "node-1")
+	name := objects.AttachmentName("vol-bare", rbdDriver, "node-1")
 	attachments := w.Admin().StorageV1().VolumeAttachments()
 	var before *storagev1.VolumeAttachment
 	testenv.Eventually(w.t, "the control plane attaches it", func() bool {
@@ -306,7 +306,7 @@ func testWithoutFinalizer(w *world) {
 	before.Status.Attached = true
 	before, err := attachments.UpdateStatus(w.t.Context(), before, metav1.UpdateOptions{})
 	w.check(err)
-	served := func(v nodevolumes.Volume) nodevolumes.Volume {
+	served := func(v bridgestatus.NodeVolume) bridgestatus.NodeVolume {
 		v.FlexDriver, v.CSIDriver = driver, rbdDriver
 		return v
 	}
@@ -339,7 +339,7 @@ func testKubeletRestart(w *world) {
 	p := w.operator(migrate.Options{})
 	w.came(p.apply(share), migrate.Done, journal.Finished, "")
 	pod := w.pod(share, "node-2", share)
-	volume := nodevolumes.Volume{PersistentVolume: share, FlexDriver: driver, CSIDriver: "share.csi.example.com", VolumeHandle: share, Pods: []nodevolumes.Pod{{UID: string(pod.UID)}}}
+	volume := bridgestatus.NodeVolume{PersistentVolume: share, FlexDriver: driver, CSIDriver: "share.csi.example.com", VolumeHandle: share, Pods: []bridgestatus.NodePod{{UID: string(pod.UID)}}}
 	w.bridge("node-2", has("none"))
 	w.serve("node-2", driver)
 	results := p.rollback(share)

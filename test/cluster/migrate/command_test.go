@@ -17,10 +17,10 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/migrate"
-	"github.com/flex2csi/flex2csi/internal/nodevolumes"
-	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/test/controlplane"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // TestCommands: the real program migrates, is interrupted, goes on, and goes
@@ -285,7 +285,7 @@ func testInterrupted(w *world, c *commands) {
 	_, said = other.run(0, "apply", "co-other", "--yes")
 	w.contains(said, "note: the migration of co-live is not finished, and no process works on it")
 
-	w.document("node-1", "co-live", func(v *nodevolumes.Volume) { v.Pods[0].TakenOver = true })
+	w.document("node-1", "co-live", func(v *bridgestatus.NodeVolume) { v.Pods[0].TakenOver = true })
 	if all, errs := other.results(0, "resume"); len(all) != 1 || all[0].Outcome != "Done" || all[0].Stage != "Finished" {
 		w.t.Errorf("%+v\n%s", all, errs)
 	}

@@ -12,12 +12,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
+	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/kube"
 	"github.com/flex2csi/flex2csi/internal/mapping"
 	"github.com/flex2csi/flex2csi/internal/migrate"
-	"github.com/flex2csi/flex2csi/internal/nodevolumes"
 	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/test/controlplane"
 )
@@ -74,9 +73,9 @@ func start(t *testing.T) *world {
 	w.node("node-2", all...)
 	w.node("bare")
 	w.Namespace(migrate.Namespace)
-	w.Namespace(nodevolumes.Namespace)
+	w.Namespace(bridgestatus.Namespace)
 	ca := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kube-root-ca.crt"}, Data: map[string]string{"ca.crt": "as in each namespace of a whole cluster"}}
-	_, err := w.Admin().CoreV1().ConfigMaps(nodevolumes.Namespace).Create(t.Context(), ca, metav1.CreateOptions{})
+	_, err := w.Admin().CoreV1().ConfigMaps(bridgestatus.Namespace).Create(t.Context(), ca, metav1.CreateOptions{})
 	w.check(err)
 	return w
 }
@@ -148,13 +147,13 @@ func ownedBy(kind, name string) func(*corev1.Pod) {
 
 // bridge has the bridge of a node say what it has; the volumes come on top of
 // those of before.
-func (w *world) bridge(node string, volumes ...nodevolumes.Volume) {
+func (w *world) bridge(node string, volumes ...bridgestatus.NodeVolume) {
 	w.t.Helper()
-	d := nodevolumes.Of(node, bootID, "v1", time.Now(), nil, nil)
+	d := bridgestatus.NodeVolumesOf(node, bootID, "v1", time.Now(), nil, nil)
 	d.FlexDrivers = []string{flexDriver}
-	maps := w.Admin().CoreV1().ConfigMaps(nodevolumes.Namespace)
+	maps := w.Admin().CoreV1().ConfigMaps(bridgestatus.Namespace)
 	if old, err := maps.Get(w.t.Context(), node, metav1.GetOptions{}); err == nil {
-		before, err := nodevolumes.Decode(old.Data[nodevolumes.Key])
+		before, err := bridgestatus.DecodeNodeVolumes(old.Data[bridgestatus.Key])
 		w.check(err)
 		d.Volumes = before.Volumes
 		w.check(maps.Delete(w.t.Context(), node, metav1.DeleteOptions{}))
@@ -162,18 +161,18 @@ func (w *world) bridge(node string, volumes ...nodevolumes.Volume) {
 	d.Volumes = append(d.Volumes, volumes...)
 	text, err := d.Encode()
 	w.check(err)
-	_, err = maps.Create(w.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: node}, Data: map[string]string{nodevolumes.Key: text}}, metav1.CreateOptions{})
+	_, err = maps.Create(w.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: node}, Data: map[string]string{bridgestatus.Key: text}}, metav1.CreateOptions{})
 	w.check(err)
 }
 
 // has is what the bridge has of a disk for pods.
-func has(volume string, pods ...*corev1.Pod) nodevolumes.Volume {
-	v := nodevolumes.Volume{
+func has(volume string, pods ...*corev1.Pod) bridgestatus.NodeVolume {
+	v := bridgestatus.NodeVolume{
 		PersistentVolume: volume, FlexDriver: flexDriver, CSIDriver: csiDriver, VolumeHandle: "vol-" + volume,
-		Staged: nodevolumes.StagedAsByKubelet,
+		Staged: bridgestatus.StagedAsByKubelet,
 	}
 	for _, p := range pods {
-		v.Pods = append(v.Pods, nodevolumes.Pod{UID: string(p.UID)})
+		v.Pods = append(v.Pods, bridgestatus.NodePod{UID: string(p.UID)})
 	}
 	return v
 }
@@ -181,7 +180,7 @@ func has(volume string, pods ...*corev1.Pod) nodevolumes.Volume {
 // inlineAttachment is the bridge's VolumeAttachment of a disk.
 func inlineAttachment(volume, node string) *storagev1.VolumeAttachment {
 	return &storagev1.VolumeAttachment{
-		ObjectMeta: metav1.ObjectMeta{Name: attachment.Name("vol-"+volume, csiDriver, node), Labels: map[string]string{attachment.ManagedByLabel: attachment.ManagedBy}},
+		ObjectMeta: metav1.ObjectMeta{Name: objects.AttachmentName("vol-"+volume, csiDriver, node), Labels: map[string]string{objects.ManagedByLabel: objects.ManagedBy}},
 		Spec: storagev1.VolumeAttachmentSpec{Attacher: csiDriver, NodeName: node, Source: storagev1.VolumeAttachmentSource{
 			InlineVolumeSpec: &corev1.PersistentVolumeSpec{
 				AccessModes:            []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},

@@ -15,11 +15,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
-	"github.com/flex2csi/flex2csi/internal/nodevolumes"
-	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/test/controlplane"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // TestRun: migrations and rollbacks, on one control plane.
@@ -71,17 +71,17 @@ func TestRun(t *testing.T) {
 func testOldDocument(w *world) {
 	w.live("old-doc")
 	claim := w.claim("old-doc").UID
-	documents := w.Admin().CoreV1().ConfigMaps(nodevolumes.Namespace)
+	documents := w.Admin().CoreV1().ConfigMaps(bridgestatus.Namespace)
 	put := func(text string) {
 		o, err := documents.Get(context.Background(), "node-1", metav1.GetOptions{})
 		w.check(err)
-		o.Data[nodevolumes.Key] = text
+		o.Data[bridgestatus.Key] = text
 		_, err = documents.Update(context.Background(), o, metav1.UpdateOptions{})
 		w.check(err)
 	}
 	o, err := documents.Get(w.t.Context(), "node-1", metav1.GetOptions{})
 	w.check(err)
-	good := o.Data[nodevolumes.Key]
+	good := o.Data[bridgestatus.Key]
 	p := w.operator(migrate.Options{Timeout: 5 * time.Second})
 	p.when = func(e migrate.Event) {
 		if e.What == migrate.Reached && e.Stage == journal.Attached {

@@ -17,12 +17,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
-	"github.com/flex2csi/flex2csi/internal/nodevolumes"
 	"github.com/flex2csi/flex2csi/internal/report"
-	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/test/controlplane"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // TestLook: status and finish say what the cluster has, on one control plane.
@@ -77,7 +77,7 @@ func testStatus(w *world) {
 	w.swapped("st-bare")
 	old := has("st-live", pod)
 	old.Pods[0].TakenOver = true
-	old.Pods = append(old.Pods, nodevolumes.Pod{UID: "gone"})
+	old.Pods = append(old.Pods, bridgestatus.NodePod{UID: "gone"})
 	w.bridge("node-1", old)
 	w.record("st-live", journal.ToCSI, journal.Finished)
 	w.record("st-changed", journal.ToCSI, journal.Finished)
@@ -237,11 +237,11 @@ func testFinish(w *world) {
 
 // testFree: when nothing needs a driver any more it says so, and what to type.
 func testFree(w *world, get func(int, ...string) migrate.FinishReport, wants func(migrate.FinishReport, string, ...string)) {
-	d := nodevolumes.Of("bare", bootID, "v1", time.Now(), nil, nil)
+	d := bridgestatus.NodeVolumesOf("bare", bootID, "v1", time.Now(), nil, nil)
 	d.FlexDrivers = []string{"example.com/none"}
 	text, err := d.Encode()
 	w.check(err)
-	_, err = w.Admin().CoreV1().ConfigMaps(nodevolumes.Namespace).Create(w.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "bare"}, Data: map[string]string{nodevolumes.Key: text}}, metav1.CreateOptions{})
+	_, err = w.Admin().CoreV1().ConfigMaps(bridgestatus.Namespace).Create(w.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "bare"}, Data: map[string]string{bridgestatus.Key: text}}, metav1.CreateOptions{})
 	w.check(err)
 	w.ServiceAccount(migrate.Namespace, "default")
 	daemon := w.Pod(migrate.Namespace, "flex2csi-node-abc", "bare", "default")

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/test/controlplane"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // A migrator is an operator with the program, a directory for the journal and a way

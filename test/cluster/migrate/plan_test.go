@@ -8,10 +8,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/migrate"
-	"github.com/flex2csi/flex2csi/internal/nodevolumes"
-	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/internal/objects"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // TestPlan: methods, on one control plane.
@@ -85,7 +85,7 @@ func testBridge(w *world) {
 		pods[name] = w.pod(name, "node-1", name)
 	}
 	elsewhere, doubt, another, nostage := has("elsewhere", pods["elsewhere"]), has("doubt", pods["doubt"]), has("another", pods["another"]), has("nostage", pods["nostage"])
-	elsewhere.Staged, doubt.Uncertain, another.PersistentVolume, nostage.Staged = nodevolumes.StagedElsewhere, true, "pv-of-before", nodevolumes.NotStaged
+	elsewhere.Staged, doubt.Uncertain, another.PersistentVolume, nostage.Staged = bridgestatus.StagedElsewhere, true, "pv-of-before", bridgestatus.NotStaged
 	w.bridge("node-1", elsewhere, doubt, another, nostage)
 	for name, want := range map[string]string{"elsewhere": "staged where the kubelet would not", "doubt": "under way", "another": "for PersistentVolume pv-of-before"} {
 		says(w.t, w.one(name), migrate.Offline, "bridge", migrate.NotLive, want)
@@ -98,9 +98,9 @@ func testBridge(w *world) {
 	w.pod("silent", "node-2", "silent")
 	says(w.t, w.one("silent"), migrate.Offline, "bridge", migrate.NotLive, "has written no ConfigMap flex2csi-nodes/node-2")
 	put := func(data string) {
-		o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "node-2"}, Data: map[string]string{nodevolumes.Key: data}}
-		_ = w.Admin().CoreV1().ConfigMaps(nodevolumes.Namespace).Delete(w.t.Context(), "node-2", metav1.DeleteOptions{})
-		_, err := w.Admin().CoreV1().ConfigMaps(nodevolumes.Namespace).Create(w.t.Context(), o, metav1.CreateOptions{})
+		o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "node-2"}, Data: map[string]string{bridgestatus.Key: data}}
+		_ = w.Admin().CoreV1().ConfigMaps(bridgestatus.Namespace).Delete(w.t.Context(), "node-2", metav1.DeleteOptions{})
+		_, err := w.Admin().CoreV1().ConfigMaps(bridgestatus.Namespace).Create(w.t.Context(), o, metav1.CreateOptions{})
 		w.check(err)
 	}
 	for data, want := range map[string]string{
@@ -171,7 +171,7 @@ func testAttachments(w *world) {
 
 	w.disk("stuck")
 	w.attached("stuck", "node-1")
-	name := attachment.Name("vol-stuck", csiDriver, "node-1")
+	name := objects.AttachmentName("vol-stuck", csiDriver, "node-1")
 	o, err := w.Admin().StorageV1().VolumeAttachments().Get(w.t.Context(), name, metav1.GetOptions{})
 	w.check(err)
 	o.Status.Attached, o.Status.AttachError = false, &storagev1.VolumeError{Message: "no such disk"}

@@ -14,7 +14,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/mapping"
 	"github.com/flex2csi/flex2csi/internal/migrate"
-	"github.com/flex2csi/flex2csi/internal/preset"
+
 	"github.com/flex2csi/flex2csi/test/controlplane"
 )
 
@@ -23,7 +23,7 @@ import (
 func TestPresets(t *testing.T) {
 	w := &world{Plane: controlplane.Start(t), t: t}
 	w.StartControllerManager()
-	presets, err := preset.All()
+	presets, err := bridgeconfig.Presets()
 	w.check(err)
 	var replaced int
 	for _, p := range presets {
@@ -62,9 +62,9 @@ func TestPresets(t *testing.T) {
 }
 
 // example is the configuration and the objects of a preset's test data.
-func (w *world) example(p preset.Preset) (*bridgeconfig.Configuration, []byte) {
+func (w *world) example(p bridgeconfig.Preset) (*bridgeconfig.Configuration, []byte) {
 	w.t.Helper()
-	archive, err := txtar.ParseFile("../../../internal/preset/testdata/" + p.Name + ".txtar")
+	archive, err := txtar.ParseFile("../../../internal/bridgeconfig/testdata/" + p.Name + ".txtar")
 	w.check(err)
 	var input []byte
 	for _, f := range archive.Files {

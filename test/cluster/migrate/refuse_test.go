@@ -24,8 +24,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/flex2csi/flex2csi/internal/migrate"
-	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/test/controlplane"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // TestRefused: what cannot be done is refused before anything is touched, and

@@ -11,12 +11,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/kube"
 	"github.com/flex2csi/flex2csi/internal/migrate"
-	"github.com/flex2csi/flex2csi/internal/nodevolumes"
-	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/internal/volstate"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // testReporter: a node tells of its own volumes with the rights of install/migrate,
@@ -30,7 +30,7 @@ func testReporter(w *world) {
 		tokens[node] = w.ServiceAccountToken(pod)
 	}
 	w.Apply("../../../install/rbac/node.yaml")
-	_ = w.Admin().CoreV1().ConfigMaps(nodevolumes.Namespace).Delete(w.t.Context(), "node-2", metav1.DeleteOptions{})
+	_ = w.Admin().CoreV1().ConfigMaps(bridgestatus.Namespace).Delete(w.t.Context(), "node-2", metav1.DeleteOptions{})
 
 	w.disk("told")
 	pod := w.pod("told", "node-2", "told")
@@ -42,7 +42,7 @@ func testReporter(w *world) {
 	}
 	var mu sync.Mutex
 	var records []*volstate.Record
-	reporter := &nodevolumes.Reporter{
+	reporter := &bridgestatus.NodeReporter{
 		Node: "node-2", BootID: bootID, Version: "v1", Every: 50 * time.Millisecond, Pause: 50 * time.Millisecond,
 		Records: func() []*volstate.Record { mu.Lock(); defer mu.Unlock(); return records },
 		Staging: func(*volstate.Record) string { return "/stage" },
@@ -72,12 +72,12 @@ func testReporter(w *world) {
 	stop()
 	<-done
 	w.check(w.as("node-2", tokens["node-2"]).DropNodeVolumes(w.t.Context(), "node-2"))
-	_, err := w.Admin().CoreV1().ConfigMaps(nodevolumes.Namespace).Get(w.t.Context(), "node-2", metav1.GetOptions{})
+	_, err := w.Admin().CoreV1().ConfigMaps(bridgestatus.Namespace).Get(w.t.Context(), "node-2", metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
 		w.t.Errorf("what node-2 has told is left: %v", err)
 	}
 	other := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "bare"}} // one that is not there is no error
-	if _, err := w.Admin().CoreV1().ConfigMaps(nodevolumes.Namespace).Create(w.t.Context(), other, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
+	if _, err := w.Admin().CoreV1().ConfigMaps(bridgestatus.Namespace).Create(w.t.Context(), other, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
 		w.check(err)
 	}
 	if err := w.as("node-2", tokens["node-2"]).DropNodeVolumes(w.t.Context(), "bare"); err == nil {

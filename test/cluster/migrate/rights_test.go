@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/flex2csi/flex2csi/internal/migrate"
-	"github.com/flex2csi/flex2csi/internal/migrate/lock"
-	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // testRights: the role of plan-role.yaml is enough to plan, and the plan says
@@ -81,7 +81,7 @@ func testMigratorRights(w *world) {
 	if v := plan.Volumes[1]; v.Name != "restart" || v.Method != migrate.PodRestart {
 		w.t.Errorf("%+v", v)
 	}
-	lease, err := lock.Take(ctx, cluster, wants("migrator"))
+	lease, err := journal.TakeLock(ctx, cluster, wants("migrator"))
 	w.check(err)
 	defer func() { _ = lease.Release(context.WithoutCancel(ctx)) }()
 	r.Lease = lease

@@ -12,9 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
-	"github.com/flex2csi/flex2csi/internal/nodevolumes"
 	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/test/controlplane"
 )
@@ -200,21 +200,21 @@ func (w *world) live(name string) *corev1.Pod {
 }
 
 // document changes what the bridge of a node says of a disk.
-func (w *world) document(node, volume string, change func(*nodevolumes.Volume)) {
+func (w *world) document(node, volume string, change func(*bridgestatus.NodeVolume)) {
 	w.t.Helper()
-	maps := w.Admin().CoreV1().ConfigMaps(nodevolumes.Namespace)
+	maps := w.Admin().CoreV1().ConfigMaps(bridgestatus.Namespace)
 	o, err := maps.Get(context.Background(), node, metav1.GetOptions{})
 	w.check(err)
-	d, err := nodevolumes.Decode(o.Data[nodevolumes.Key])
+	d, err := bridgestatus.DecodeNodeVolumes(o.Data[bridgestatus.Key])
 	w.check(err)
-	i := slices.IndexFunc(d.Volumes, func(v nodevolumes.Volume) bool { return v.PersistentVolume == volume })
+	i := slices.IndexFunc(d.Volumes, func(v bridgestatus.NodeVolume) bool { return v.PersistentVolume == volume })
 	if i < 0 {
 		w.t.Fatalf("the bridge of %s has no %s", node, volume)
 	}
 	change(&d.Volumes[i])
 	text, err := d.Encode()
 	w.check(err)
-	o.Data[nodevolumes.Key] = text
+	o.Data[bridgestatus.Key] = text
 	_, err = maps.Update(context.Background(), o, metav1.UpdateOptions{})
 	w.check(err)
 }
@@ -223,7 +223,7 @@ func (w *world) document(node, volume string, change func(*nodevolumes.Volume)) 
 func (w *world) kubelet(node string) func(migrate.Event) {
 	return func(e migrate.Event) {
 		if e.What == migrate.Waiting && strings.Contains(e.Text, "has not mounted the volume") {
-			w.document(node, e.Volume, func(v *nodevolumes.Volume) {
+			w.document(node, e.Volume, func(v *bridgestatus.NodeVolume) {
 				for i := range v.Pods {
 					v.Pods[i].TakenOver = true
 				}

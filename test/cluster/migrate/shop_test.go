@@ -15,14 +15,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
+	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
-	"github.com/flex2csi/flex2csi/internal/nodevolumes"
 	"github.com/flex2csi/flex2csi/internal/objects"
-	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/test/controlplane"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // A shop is a namespace and a node of the same name, with one volume after the other.
@@ -106,10 +105,10 @@ func (p *shop) pod(claim, node string) *corev1.Pod {
 func (p *shop) open(w *world, s scene) {
 	w.t.Helper()
 	p.number++
-	v := stock{name: fmt.Sprintf("%s-%d", p.name, p.number), staged: nodevolumes.StagedAsByKubelet}
+	v := stock{name: fmt.Sprintf("%s-%d", p.name, p.number), staged: bridgestatus.StagedAsByKubelet}
 	replicas := 0
 	if s.mode != journal.Live { // as by an earlier version; a StatefulSet makes the pod
-		v.staged, replicas = nodevolumes.StagedElsewhere, 1
+		v.staged, replicas = bridgestatus.StagedElsewhere, 1
 	}
 	p.stock(w, v.name)
 	if s.pod {
@@ -196,7 +195,7 @@ func (p *shop) unsettled(wanted bool) string {
 	if !wanted {
 		return ""
 	}
-	pod, va := find[corev1.Pod](p.all.pods, p.name+"/"+p.podName()), find[storagev1.VolumeAttachment](p.all.attach, attachment.Name("vol-"+v.name, csiDriver, p.name))
+	pod, va := find[corev1.Pod](p.all.pods, p.name+"/"+p.podName()), find[storagev1.VolumeAttachment](p.all.attach, objects.AttachmentName("vol-"+v.name, csiDriver, p.name))
 	switch {
 	case pod == nil || pod.Status.Phase != corev1.PodRunning:
 		return "the pod does not run"
@@ -304,7 +303,7 @@ func (p *shop) close() {
 		core.Pods(p.name).Delete(ctx, p.podName(), metav1.DeleteOptions{GracePeriodSeconds: new(int64)}),
 		core.PersistentVolumes().Delete(ctx, name, metav1.DeleteOptions{}),
 		core.PersistentVolumeClaims(p.name).Delete(ctx, name, metav1.DeleteOptions{}),
-		storage.VolumeAttachments().Delete(ctx, attachment.Name("vol-"+name, csiDriver, p.name), metav1.DeleteOptions{}),
+		storage.VolumeAttachments().Delete(ctx, objects.AttachmentName("vol-"+name, csiDriver, p.name), metav1.DeleteOptions{}),
 		core.ConfigMaps(migrate.Namespace).Delete(ctx, journal.ConfigMapName(name), metav1.DeleteOptions{}),
 	} {
 		if err != nil && !apierrors.IsNotFound(err) && !errors.Is(err, context.Canceled) {

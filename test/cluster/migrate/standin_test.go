@@ -13,8 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
-	"github.com/flex2csi/flex2csi/internal/nodevolumes"
+	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/test/controlplane"
 )
@@ -169,7 +168,7 @@ func (p *shop) settle(ctx context.Context, v stock, replicas int) error {
 // settleNode is what kubelet, bridge and external-attacher do; the pod is nil when it has ended.
 func (p *shop) settleNode(ctx context.Context, v stock, pv *corev1.PersistentVolume, pod *corev1.Pod) error {
 	isCSI := pv != nil && pv.Spec.CSI != nil
-	attachments, name := p.all.w.Admin().StorageV1().VolumeAttachments(), attachment.Name("vol-"+v.name, csiDriver, p.name)
+	attachments, name := p.all.w.Admin().StorageV1().VolumeAttachments(), objects.AttachmentName("vol-"+v.name, csiDriver, p.name)
 	va := find[storagev1.VolumeAttachment](p.all.attach, name)
 	switch {
 	case va == nil && pod != nil && !isCSI:
@@ -186,11 +185,11 @@ func (p *shop) settleNode(ctx context.Context, v stock, pv *corev1.PersistentVol
 			return err
 		}
 	}
-	var has []nodevolumes.Volume
+	var has []bridgestatus.NodeVolume
 	if pod != nil && (pod.UID == v.podUID || !isCSI) { // the bridge has mounted it
-		has = []nodevolumes.Volume{{
+		has = []bridgestatus.NodeVolume{{
 			PersistentVolume: v.name, FlexDriver: flexDriver, CSIDriver: csiDriver, VolumeHandle: "vol-" + v.name, Staged: v.staged,
-			TakenOver: isCSI, Pods: []nodevolumes.Pod{{UID: string(pod.UID), TakenOver: isCSI}},
+			TakenOver: isCSI, Pods: []bridgestatus.NodePod{{UID: string(pod.UID), TakenOver: isCSI}},
 		}}
 	}
 	if err := p.report(ctx, has); err != nil {
@@ -209,15 +208,15 @@ func (p *shop) settleNode(ctx context.Context, v stock, pv *corev1.PersistentVol
 }
 
 // report is what the bridge tells of the node, if it is something new.
-func (p *shop) report(ctx context.Context, has []nodevolumes.Volume) error {
-	d := nodevolumes.Of(p.name, bootID, "v1", time.Unix(0, 0), nil, nil)
+func (p *shop) report(ctx context.Context, has []bridgestatus.NodeVolume) error {
+	d := bridgestatus.NodeVolumesOf(p.name, bootID, "v1", time.Unix(0, 0), nil, nil)
 	d.FlexDrivers, d.Volumes = []string{flexDriver}, has
 	text, err := d.Encode()
 	if err != nil || text == p.told {
 		return err
 	}
-	maps := p.all.w.Admin().CoreV1().ConfigMaps(nodevolumes.Namespace)
-	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: p.name, Labels: map[string]string{nodevolumes.Label: "true"}}, Data: map[string]string{nodevolumes.Key: text}}
+	maps := p.all.w.Admin().CoreV1().ConfigMaps(bridgestatus.Namespace)
+	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: p.name, Labels: map[string]string{bridgestatus.Label: "true"}}, Data: map[string]string{bridgestatus.Key: text}}
 	if p.told == "" {
 		_, err = maps.Create(ctx, o, metav1.CreateOptions{})
 	} else {

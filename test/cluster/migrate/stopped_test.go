@@ -11,9 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
-	"github.com/flex2csi/flex2csi/internal/nodevolumes"
 )
 
 // end ends a pod at once.
@@ -23,12 +23,12 @@ func (w *world) end(pod string) {
 
 // nothing has the bridge of a node forget a disk.
 func (w *world) forget(node, volume string) {
-	maps := w.Admin().CoreV1().ConfigMaps(nodevolumes.Namespace)
+	maps := w.Admin().CoreV1().ConfigMaps(bridgestatus.Namespace)
 	o, err := maps.Get(context.Background(), node, metav1.GetOptions{})
 	w.check(err)
-	d, err := nodevolumes.Decode(o.Data[nodevolumes.Key])
+	d, err := bridgestatus.DecodeNodeVolumes(o.Data[bridgestatus.Key])
 	w.check(err)
-	var rest []nodevolumes.Volume
+	var rest []bridgestatus.NodeVolume
 	for _, v := range d.Volumes {
 		if v.PersistentVolume != volume {
 			rest = append(rest, v)
@@ -37,7 +37,7 @@ func (w *world) forget(node, volume string) {
 	d.Volumes = rest
 	text, err := d.Encode()
 	w.check(err)
-	o.Data[nodevolumes.Key] = text
+	o.Data[bridgestatus.Key] = text
 	_, err = maps.Update(context.Background(), o, metav1.UpdateOptions{})
 	w.check(err)
 }
@@ -48,7 +48,7 @@ func testOffline(w *world) {
 	pod := w.pod("offline-run", "node-1", "offline-run")
 	other := w.pod("offline-run-2", "node-1", "offline-run")
 	w.bridge("node-1", has("offline-run", pod, other))
-	w.document("node-1", "offline-run", func(v *nodevolumes.Volume) { v.Staged = nodevolumes.StagedElsewhere })
+	w.document("node-1", "offline-run", func(v *bridgestatus.NodeVolume) { v.Staged = bridgestatus.StagedElsewhere })
 	claim := w.claim("offline-run").UID
 	p := w.operator(migrate.Options{Mode: journal.Rolling})
 	plan := w.plan(migrate.Selection{Names: []string{"offline-run"}})

@@ -16,11 +16,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/mapping"
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/test/controlplane"
 	"github.com/flex2csi/flex2csi/test/strike"
 )
@@ -327,7 +327,7 @@ func (p *shop) meanwhile(what strike.Meanwhile) {
 		_, errClaim := core.PersistentVolumeClaims(p.name).Patch(ctx, p.is.name, types.MergePatchType, note, metav1.PatchOptions{})
 		_, errPod := core.Pods(p.name).Patch(ctx, p.podName(), types.MergePatchType, note, metav1.PatchOptions{})
 		_, errNode := core.Nodes().Patch(ctx, p.name, types.MergePatchType, note, metav1.PatchOptions{})
-		_, errVA := p.all.w.Admin().StorageV1().VolumeAttachments().Patch(ctx, attachment.Name("vol-"+p.is.name, csiDriver, p.name), types.MergePatchType, note, metav1.PatchOptions{})
+		_, errVA := p.all.w.Admin().StorageV1().VolumeAttachments().Patch(ctx, objects.AttachmentName("vol-"+p.is.name, csiDriver, p.name), types.MergePatchType, note, metav1.PatchOptions{})
 		errs = []error{err, errClaim, errPod, errNode, errVA}
 	case strike.Releases:
 		_, err := core.PersistentVolumes().Patch(ctx, p.is.name, types.MergePatchType, []byte(`{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}`), metav1.PatchOptions{})

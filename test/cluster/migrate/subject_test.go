@@ -16,11 +16,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/migrate"
-	"github.com/flex2csi/flex2csi/internal/nodevolumes"
 	"github.com/flex2csi/flex2csi/internal/objects"
-	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/test/controlplane"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // A subject is a volume that things are done to, and what it was before.
@@ -103,12 +103,12 @@ func (s *subject) kubelet() {
 func (s *subject) tell(ctx context.Context, takenOver bool) {
 	documents.Lock()
 	defer documents.Unlock()
-	maps := s.w.Admin().CoreV1().ConfigMaps(nodevolumes.Namespace)
-	d := nodevolumes.Of("node-1", bootID, "v1", time.Now(), nil, nil)
+	maps := s.w.Admin().CoreV1().ConfigMaps(bridgestatus.Namespace)
+	d := bridgestatus.NodeVolumesOf("node-1", bootID, "v1", time.Now(), nil, nil)
 	d.FlexDrivers = []string{flexDriver}
 	old, err := maps.Get(ctx, "node-1", metav1.GetOptions{})
 	if err == nil {
-		if before, err := nodevolumes.Decode(old.Data[nodevolumes.Key]); err == nil {
+		if before, err := bridgestatus.DecodeNodeVolumes(old.Data[bridgestatus.Key]); err == nil {
 			for _, v := range before.Volumes {
 				if v.PersistentVolume != s.name {
 					d.Volumes = append(d.Volumes, v)
@@ -123,7 +123,7 @@ func (s *subject) tell(ctx context.Context, takenOver bool) {
 	if err != nil {
 		return
 	}
-	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: map[string]string{nodevolumes.Label: "true"}}, Data: map[string]string{nodevolumes.Key: text}}
+	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: map[string]string{bridgestatus.Label: "true"}}, Data: map[string]string{bridgestatus.Key: text}}
 	if old.Name == "" {
 		_, _ = maps.Create(ctx, o, metav1.CreateOptions{})
 		return

@@ -16,10 +16,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
-	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/internal/objects"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // vendor is a FlexVolume driver of a vendor in kube-controller-manager. It says
@@ -277,16 +277,16 @@ func testExplained(w *world) {
 	w.disk("explained")
 	pod := w.pod("explained", "node-1", "explained")
 	w.bridge("node-1", has("explained", pod))
-	w.attached("explained", "node-1", by(attachment.AttachedByNode))
+	w.attached("explained", "node-1", by(objects.AttachedByNode))
 	w.list("node-1", "explained")
 	says(w.t, w.one("explained"), migrate.Offline, "volumes-attached", migrate.NotLive, "node-1")
-	name := attachment.Name("vol-explained", csiDriver, "node-1")
+	name := objects.AttachmentName("vol-explained", csiDriver, "node-1")
 	w.check(w.Admin().StorageV1().VolumeAttachments().Delete(w.t.Context(), name, metav1.DeleteOptions{}))
-	w.attached("explained", "node-1", by(attachment.AttachedByController))
+	w.attached("explained", "node-1", by(objects.AttachedByController))
 	says(w.t, w.one("explained"), migrate.Live, "volumes-attached", migrate.OK, "")
 	w.list("node-1")
 }
 
 func by(owner string) func(*storagev1.VolumeAttachment) {
-	return func(o *storagev1.VolumeAttachment) { o.Labels[attachment.AttachedByLabel] = owner }
+	return func(o *storagev1.VolumeAttachment) { o.Labels[objects.AttachedByLabel] = owner }
 }

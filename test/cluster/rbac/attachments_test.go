@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/test/controlplane"
 )
 
@@ -53,7 +53,7 @@ func nodeRefusals() map[string]change {
 			*va = *volumeAttachment("node-2", "stolen")
 		},
 		"no label flex2csi.io/attached-by=node": func(va *storagev1.VolumeAttachment) {
-			va.Labels[attachment.AttachedByLabel] = attachment.AttachedByController
+			va.Labels[objects.AttachedByLabel] = objects.AttachedByController
 		},
 	}
 }
@@ -62,13 +62,13 @@ func nodeRefusals() map[string]change {
 func refusals() map[string]change {
 	return map[string]change{
 		"no label app.kubernetes.io/managed-by": func(va *storagev1.VolumeAttachment) {
-			delete(va.Labels, attachment.ManagedByLabel)
+			delete(va.Labels, objects.ManagedByLabel)
 		},
 		"the label flex2csi.io/node is not the node": func(va *storagev1.VolumeAttachment) {
-			va.Labels[attachment.NodeLabel] = "node-2"
+			va.Labels[objects.NodeLabel] = "node-2"
 		},
 		"no label flex2csi.io/volume": func(va *storagev1.VolumeAttachment) {
-			va.Labels[attachment.VolumeLabel] = "x"
+			va.Labels[objects.VolumeLabel] = "x"
 		},
 		"the name of the VolumeAttachment": func(va *storagev1.VolumeAttachment) { va.Name = "csi-1" },
 		"has finalizers or owners": func(va *storagev1.VolumeAttachment) {
@@ -116,7 +116,7 @@ func testNodeDeletes(t *testing.T, p *controlplane.Plane) {
 	theirs := volumeAttachment("node-1", "theirs")
 	theirs.Labels = nil // as kube-controller-manager makes them
 	controllers := volumeAttachment("node-1", "controllers")
-	controllers.Labels[attachment.AttachedByLabel] = attachment.AttachedByController
+	controllers.Labels[objects.AttachedByLabel] = objects.AttachedByController
 	others := volumeAttachment("node-2", "others")
 	for why, va := range map[string]*storagev1.VolumeAttachment{
 		"the VolumeAttachment has no label":     theirs, // two policies say so
@@ -157,7 +157,7 @@ func testNodeChanges(t *testing.T, p *controlplane.Plane) {
 	wantRefused(t, patch("status"), "changes no VolumeAttachment")
 	err := node.StorageV1().VolumeAttachments().DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{})
 	wantRefused(t, err, "no label")
-	if _, err := p.Admin().StorageV1().VolumeAttachments().Get(t.Context(), attachment.Name("theirs", driver, "node-1"), metav1.GetOptions{}); err != nil {
+	if _, err := p.Admin().StorageV1().VolumeAttachments().Get(t.Context(), objects.AttachmentName("theirs", driver, "node-1"), metav1.GetOptions{}); err != nil {
 		t.Errorf("another's is gone: %v", err)
 	}
 }
@@ -239,7 +239,7 @@ func testController(t *testing.T, p *controlplane.Plane) {
 	c := attacher{t, p.Client(podToken(t, p, controllerUser, "node-1"))}
 	for why, change := range refusals() {
 		va := volumeAttachment("node-1", "stolen")
-		va.Labels[attachment.AttachedByLabel] = attachment.AttachedByController
+		va.Labels[objects.AttachedByLabel] = objects.AttachedByController
 		change(va)
 		wantRefused(t, c.create(va), why)
 	}
@@ -248,7 +248,7 @@ func testController(t *testing.T, p *controlplane.Plane) {
 		wantRefused(t, c.create(va), "no label flex2csi.io/attached-by=controller")
 		wantDone(t, "make a node's", attacher{t, p.Admin()}.create(va))
 		wantDone(t, "sweep it", c.delete(va.Name))
-		va.Labels[attachment.AttachedByLabel] = attachment.AttachedByController
+		va.Labels[objects.AttachedByLabel] = objects.AttachedByController
 		wantDone(t, "make one for kube-controller-manager", c.create(va))
 		wantDone(t, "delete it", c.delete(va.Name))
 	}
@@ -261,7 +261,7 @@ func testController(t *testing.T, p *controlplane.Plane) {
 func testSweeper(t *testing.T, p *controlplane.Plane) {
 	c := attacher{t, p.Client(podToken(t, p, controllerUser, "node-1"))}
 	va := volumeAttachment("node-1", "swept")
-	va.Labels[attachment.AttachedByLabel] = attachment.AttachedByController
+	va.Labels[objects.AttachedByLabel] = objects.AttachedByController
 	wantForbidden(t, c.create(va))
 	wantDone(t, "make one", attacher{t, p.Admin()}.create(va))
 	wantDone(t, "sweep it", c.delete(va.Name))

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/test/controlplane"
 )
 
@@ -66,14 +66,14 @@ func TestDrivers(t *testing.T) {
 	p := installed(t)
 	p.Apply(install+attachRole, install+"policy/pods.yaml")
 	enforced(t, p)
-	tokens := map[string]string{attachment.AttachedByNode: podToken(t, p, nodeUser, "node-1"), attachment.AttachedByController: podToken(t, p, controllerUser, "node-1")}
+	tokens := map[string]string{objects.AttachedByNode: podToken(t, p, nodeUser, "node-1"), objects.AttachedByController: podToken(t, p, controllerUser, "node-1")}
 	for by, token := range tokens {
 		t.Run(by, func(t *testing.T) {
 			p := p.With(t)
 			client := attacher{t, p.Client(token)}
 			attach := func(driver string) error {
 				va := volumeAttachmentOf(driver, "node-1", "drivers")
-				va.Labels[attachment.AttachedByLabel] = by
+				va.Labels[objects.AttachedByLabel] = by
 				return client.tries(va)
 			}
 			configure(p, header+configured)
@@ -122,7 +122,7 @@ func testNotConfigured(t *testing.T, p *controlplane.Plane, client attacher, by 
 	podMaker{t, p}.configure(header + configured)
 	wantDone(t, "attach with a configuration", attach(driver))
 	va := volumeAttachment("node-1", "left")
-	va.Labels[attachment.AttachedByLabel] = by
+	va.Labels[objects.AttachedByLabel] = by
 	wantDone(t, "attach", client.create(va))
 	p.NoConfigMap(namespace, configName)
 	eventually(t, "attach without a configuration", func(context.Context) error { return attach("other.csi.example.com") })

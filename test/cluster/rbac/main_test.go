@@ -17,9 +17,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
-	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/test/controlplane"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -90,15 +90,15 @@ func volumeAttachment(node, handle string) *storagev1.VolumeAttachment {
 func volumeAttachmentOf(driver, node, handle string) *storagev1.VolumeAttachment {
 	return &storagev1.VolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: attachment.Name(handle, driver, node),
+			Name: objects.AttachmentName(handle, driver, node),
 			Labels: map[string]string{
-				attachment.ManagedByLabel:        attachment.ManagedBy,
-				attachment.AttachedByLabel:       attachment.AttachedByNode,
-				attachment.NodeLabel:             attachment.LabelValue(node),
-				attachment.VolumeLabel:           attachment.VolumeID(driver, handle),
-				attachment.PersistentVolumeLabel: "pv-" + handle,
+				objects.ManagedByLabel:        objects.ManagedBy,
+				objects.AttachedByLabel:       objects.AttachedByNode,
+				objects.NodeLabel:             objects.LabelValue(node),
+				objects.VolumeLabel:           objects.VolumeID(driver, handle),
+				objects.PersistentVolumeLabel: "pv-" + handle,
 			},
-			Annotations: map[string]string{attachment.FlexDriverAnnotation: "example.com/disk"},
+			Annotations: map[string]string{objects.FlexDriverAnnotation: "example.com/disk"},
 		},
 		Spec: storagev1.VolumeAttachmentSpec{
 			Attacher: driver, NodeName: node,
@@ -176,7 +176,7 @@ func enforced(t *testing.T, p *controlplane.Plane) {
 		client := attacher{t, p.Client(token(t, p, user, nil))}
 		eventually(t, "the policy for "+user, func(context.Context) error {
 			va := volumeAttachment("node-1", "probe-"+user)
-			delete(va.Labels, attachment.ManagedByLabel)
+			delete(va.Labels, objects.ManagedByLabel)
 			if err := admin.create(va); err != nil && !apierrors.IsAlreadyExists(err) {
 				return err
 			}

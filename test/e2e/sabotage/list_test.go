@@ -102,7 +102,7 @@ func inTakeOver() []sabotage {
 		{
 			name: "attached-as-managed", scenario: "migrate-rollback-later", want: "the control plane tried to detach",
 			file: "internal/kube/handback.go",
-			old:  "if op.owner == attachment.AttachedByController {", new: "if op.owner == attachment.AttachedByController || op != nil {",
+			old:  "if op.owner == objects.AttachedByController {", new: "if op.owner == objects.AttachedByController || op != nil {",
 		},
 		{
 			name: "ends-with-its-terminal", scenario: "migrate-terminal-dropped", want: "ended with its terminal, while there is no PersistentVolume",

@@ -22,7 +22,7 @@ const (
 	parse     = "internal/local/parse.go"
 	space     = "internal/local/room.go"
 	attaching = "internal/local/attach.go"
-	way       = "internal/trust/way.go"
+	way       = "internal/hostfile/way.go"
 	roots     = "pkg/mounter/roots.go"
 	load      = "internal/driverconfig/load.go"
 	logging   = "pkg/flex/log.go"
@@ -115,7 +115,7 @@ func surroundings() []sabotage {
 		},
 		{
 			name: "secrets-in-arguments", want: "has the secret .* among its arguments",
-			edits: []edit{{program, "argv.Hide(in.Args[1:])...)", "append(argv.Hide(nil), in.Args[1:]...)...)"}},
+			edits: []edit{{program, "guard.HideArgs(in.Args[1:])...)", "append(guard.HideArgs(nil), in.Args[1:]...)...)"}},
 		},
 		{
 			name: "secrets-in-answers", want: "answer has the secret",

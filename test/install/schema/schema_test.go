@@ -16,7 +16,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/hack/manual"
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
-	"github.com/flex2csi/flex2csi/internal/preset"
+
 	"github.com/flex2csi/flex2csi/internal/strict"
 	"github.com/flex2csi/flex2csi/test/install/schema"
 )
@@ -61,7 +61,7 @@ func validate(t *testing.T, s *jsonschema.Schema, config string) error {
 func TestValid(t *testing.T) {
 	s := compiled(t)
 	configs := map[string]string{}
-	presets, err := preset.All()
+	presets, err := bridgeconfig.Presets()
 	if err != nil {
 		t.Fatal(err)
 	}

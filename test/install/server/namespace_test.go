@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/test/controlplane"
 	"github.com/flex2csi/flex2csi/test/install/render"
 )
@@ -92,23 +92,23 @@ func (a attack) run(tokens bool) {
 	a.ServiceAccount("default", "default")
 	node := a.Client(a.ServiceAccountToken(a.Pod(a.namespace, "node", "node-1", "flex2csi-node")))
 	controller := a.Client(a.ServiceAccountToken(a.Pod(a.namespace, "controller", "node-1", "flex2csi-controller")))
-	theirs := volumeAttachment("node-1", configured, attachment.AttachedByNode)
+	theirs := volumeAttachment("node-1", configured, objects.AttachedByNode)
 	theirs.Name = "csi-of-the-control-plane"
-	delete(theirs.Labels, attachment.ManagedByLabel)
+	delete(theirs.Labels, objects.ManagedByLabel)
 	if _, err := a.Admin().StorageV1().VolumeAttachments().Create(a.t.Context(), theirs, metav1.CreateOptions{}); err != nil {
 		a.t.Fatal(err)
 	}
-	secret := volumeAttachment("node-1", configured, attachment.AttachedByNode)
+	secret := volumeAttachment("node-1", configured, objects.AttachedByNode)
 	secret.Spec.Source.InlineVolumeSpec.CSI.ControllerPublishSecretRef = &corev1.SecretReference{Namespace: "kube-system", Name: "array"}
 	attacks := map[string]func(context.Context) error{
-		"the token is that of node node-1, and the VolumeAttachment": attach(node, volumeAttachment("node-2", configured, attachment.AttachedByNode)),
-		"the configuration has no CSI driver other.csi.example.com":  attach(node, volumeAttachment("node-1", "other.csi.example.com", attachment.AttachedByNode)),
-		"the configuration has no CSI driver more.csi.example.com":   attach(controller, volumeAttachment("node-1", "more.csi.example.com", attachment.AttachedByController)),
+		"the token is that of node node-1, and the VolumeAttachment": attach(node, volumeAttachment("node-2", configured, objects.AttachedByNode)),
+		"the configuration has no CSI driver other.csi.example.com":  attach(node, volumeAttachment("node-1", "other.csi.example.com", objects.AttachedByNode)),
+		"the configuration has no CSI driver more.csi.example.com":   attach(controller, volumeAttachment("node-1", "more.csi.example.com", objects.AttachedByController)),
 		"does not have the Secret":                                   attach(node, secret),
 		"no label app.kubernetes.io/managed-by": func(ctx context.Context) error {
 			return node.StorageV1().VolumeAttachments().Delete(ctx, theirs.Name, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
 		},
-		"no label flex2csi.io/attached-by=controller":         attach(controller, volumeAttachment("node-1", configured, attachment.AttachedByNode)),
+		"no label flex2csi.io/attached-by=controller":         attach(controller, volumeAttachment("node-1", configured, objects.AttachedByNode)),
 		"the token is that of node node-1, and the ConfigMap": report(node, "node-2"),
 		"inline volume (flexVolume) of driver example.com/disk": func(context.Context) error {
 			return a.DryRun(inlinePod("example.com/disk"))
@@ -131,8 +131,8 @@ func (a attack) run(tokens bool) {
 // useful: what has to work does.
 func (a attack) useful(node, controller kubernetes.Interface) {
 	for what, try := range map[string]func(context.Context) error{
-		"attach to its node":                     attach(node, volumeAttachment("node-1", configured, attachment.AttachedByNode)),
-		"attach for the kube-controller-manager": attach(controller, volumeAttachment("node-2", configured, attachment.AttachedByController)),
+		"attach to its node":                     attach(node, volumeAttachment("node-1", configured, objects.AttachedByNode)),
+		"attach for the kube-controller-manager": attach(controller, volumeAttachment("node-2", configured, objects.AttachedByController)),
 		"report its volumes":                     report(node, "node-1"),
 	} {
 		wantSoon(a.t, what, try, func(err error) bool { return err == nil })
@@ -144,7 +144,7 @@ func (a attack) useful(node, controller kubernetes.Interface) {
 }
 
 func volumeAttachment(node, driver, by string) *storagev1.VolumeAttachment {
-	return attachment.New(&csivol.Attachment{Driver: driver, Node: node, Handle: "stolen", AccessModes: []csivol.AccessMode{csivol.ReadWriteOnce}}, by)
+	return objects.NewAttachment(&csivol.Attachment{Driver: driver, Node: node, Handle: "stolen", AccessModes: []csivol.AccessMode{csivol.ReadWriteOnce}}, by)
 }
 
 func attach(client kubernetes.Interface, va *storagev1.VolumeAttachment) func(context.Context) error {

@@ -13,10 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/flex2csi/flex2csi/internal/distribution"
-	"github.com/flex2csi/flex2csi/internal/release"
-	"github.com/flex2csi/flex2csi/internal/testenv"
+
 	"github.com/flex2csi/flex2csi/test/controlplane"
 	"github.com/flex2csi/flex2csi/test/install/render"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -65,7 +65,7 @@ func TestValid(t *testing.T) {
 // policies: the API server has ValidatingAdmissionPolicies.
 func policies() bool {
 	m := controlplane.Release()
-	return m == 0 || m.Has(release.AdmissionPolicies())
+	return m == 0 || m.Has(distribution.AdmissionPolicies())
 }
 
 // testInline: what Helm and kustomize make keeps pods from inline volumes, by the
