@@ -60,7 +60,7 @@
 // Handle must end when its context ends.
 //
 // With Attach false a driver needs mount, unmount, and expandfs, if only to refuse.
-// docs/write-a-driver.md has the rest: build, install, test.
+// README.md has the rest: build, install, test.
 //
 // # When not to use it
 //
