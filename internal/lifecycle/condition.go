@@ -107,7 +107,8 @@ func sees(what FactKind, holds func(*situation, Seen) bool) condition {
 func (s *situation) seesAt(f Fact, holds func(*situation, Seen) bool) answer {
 	seen, observed := s.observed.Facts[f]
 	if !observed {
-		return answer{missing: &f}
+		missing := f // f itself would be allocated for each fact that was observed, too
+		return answer{missing: &missing}
 	}
 	return is(holds(s, seen))
 }
