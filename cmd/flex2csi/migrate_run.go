@@ -21,7 +21,6 @@ import (
 	"github.com/flex2csi/flex2csi/internal/kube"
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
-
 	"github.com/flex2csi/flex2csi/internal/version"
 )
 

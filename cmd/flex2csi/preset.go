@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
-
 	"github.com/flex2csi/flex2csi/internal/report"
 )
 

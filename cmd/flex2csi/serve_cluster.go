@@ -18,7 +18,6 @@ import (
 	"github.com/flex2csi/flex2csi/internal/kube"
 	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/internal/statedir"
-
 	"github.com/flex2csi/flex2csi/internal/version"
 )
 

@@ -12,7 +12,6 @@ import (
 	"github.com/flex2csi/flex2csi/internal/handoff"
 	"github.com/flex2csi/flex2csi/internal/local"
 	"github.com/flex2csi/flex2csi/internal/statedir"
-
 	"github.com/flex2csi/flex2csi/internal/volumelog"
 	"github.com/flex2csi/flex2csi/internal/wire"
 	"github.com/flex2csi/flex2csi/pkg/flex"

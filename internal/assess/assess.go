@@ -12,11 +12,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
-	"github.com/flex2csi/flex2csi/internal/objects"
-
-	"github.com/flex2csi/flex2csi/internal/migrate"
-
 	"github.com/flex2csi/flex2csi/internal/distribution"
+	"github.com/flex2csi/flex2csi/internal/migrate"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // Assess makes the report.

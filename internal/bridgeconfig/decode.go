@@ -6,9 +6,8 @@ import (
 	"io"
 	"time"
 
-	"github.com/flex2csi/flex2csi/internal/strict"
-
 	"github.com/flex2csi/flex2csi/internal/hostfile"
+	"github.com/flex2csi/flex2csi/internal/strict"
 	"github.com/flex2csi/flex2csi/internal/yamltext"
 )
 

@@ -14,7 +14,6 @@ import (
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/mapping"
-
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 

@@ -187,14 +187,19 @@ func (c *cluster) GetNode(_ context.Context, name string) (*corev1.Node, error) 
 }
 
 func (c *cluster) PodsOf(_ context.Context, node string) ([]corev1.Pod, error) {
-	if c.podsOf++; c.onPods != nil {
+	c.mu.Lock()
+	c.podsOf++ // by several sweeps at once
+	c.mu.Unlock()
+	if c.onPods != nil {
 		c.onPods()
 	}
 	return c.pods[node], c.ask()
 }
 
 func (c *cluster) PersistentVolume(_ context.Context, name string, fresh bool) (*csivol.PersistentVolume, error) {
+	c.mu.Lock()
 	c.stale = c.stale || !fresh
+	c.mu.Unlock()
 	if err := c.ask(); err != nil {
 		return nil, err
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/objects"
-
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 

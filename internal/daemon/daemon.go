@@ -22,7 +22,6 @@ import (
 	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/internal/volumelog"
 	"github.com/flex2csi/flex2csi/internal/wire"
-
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 

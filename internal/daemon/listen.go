@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 
 	"github.com/flex2csi/flex2csi/internal/hostfile"
-
 	"github.com/flex2csi/flex2csi/internal/wire"
 )
 

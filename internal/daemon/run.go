@@ -12,7 +12,6 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/wire"
-
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 

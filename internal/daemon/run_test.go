@@ -16,9 +16,8 @@ import (
 	"github.com/flex2csi/flex2csi/internal/statedir"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/internal/wire"
-	"github.com/flex2csi/flex2csi/test/testenv"
-
 	"github.com/flex2csi/flex2csi/pkg/flex"
+	"github.com/flex2csi/flex2csi/test/testenv"
 )
 
 // freePort is a port at which no process listens.

@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"github.com/flex2csi/flex2csi/internal/allow"
-
 	"github.com/flex2csi/flex2csi/internal/strict"
 )
 

@@ -24,7 +24,6 @@ import (
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/statedir"
-
 	"github.com/flex2csi/flex2csi/internal/strict"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/kubeletdir"
-
 	"github.com/flex2csi/flex2csi/internal/nodemounts"
 	"github.com/flex2csi/flex2csi/internal/statedir"
 	"github.com/flex2csi/flex2csi/internal/wire"

@@ -7,7 +7,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/flex2csi/flex2csi/internal/objects"
-
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 

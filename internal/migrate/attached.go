@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
-
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
 	"github.com/flex2csi/flex2csi/internal/objects"
 )

@@ -10,7 +10,6 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/csivol"
-
 	"github.com/flex2csi/flex2csi/internal/distribution"
 	"github.com/flex2csi/flex2csi/internal/objects"
 )

@@ -13,7 +13,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
-
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 

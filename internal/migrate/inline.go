@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
-
 	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )

@@ -8,7 +8,6 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
-
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 

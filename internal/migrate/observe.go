@@ -11,10 +11,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
-
-	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 

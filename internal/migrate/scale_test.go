@@ -12,11 +12,10 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/kube"
-	"github.com/flex2csi/flex2csi/internal/objects"
-
 	"github.com/flex2csi/flex2csi/internal/mapping"
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // few are as many volumes as it takes for all feeds to be used.

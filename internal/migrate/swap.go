@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
-
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 

@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
-
 	"github.com/flex2csi/flex2csi/test/install/render"
 )
 

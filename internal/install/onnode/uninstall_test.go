@@ -15,7 +15,6 @@ import (
 	"github.com/flex2csi/flex2csi/internal/install/onnode"
 	"github.com/flex2csi/flex2csi/internal/kubelet"
 	"github.com/flex2csi/flex2csi/internal/statedir"
-
 	"github.com/flex2csi/flex2csi/internal/volstate"
 )
 

@@ -17,7 +17,6 @@ import (
 	"github.com/flex2csi/flex2csi/internal/doctor"
 	"github.com/flex2csi/flex2csi/internal/kube"
 	"github.com/flex2csi/flex2csi/internal/objects"
-
 	"github.com/flex2csi/flex2csi/internal/report"
 	"github.com/flex2csi/flex2csi/test/controlplane"
 	"github.com/flex2csi/flex2csi/test/testenv"

@@ -16,7 +16,6 @@ import (
 
 	"github.com/flex2csi/flex2csi/hack/manual"
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
-
 	"github.com/flex2csi/flex2csi/internal/strict"
 	"github.com/flex2csi/flex2csi/test/install/schema"
 )

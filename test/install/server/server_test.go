@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/flex2csi/flex2csi/internal/distribution"
-
 	"github.com/flex2csi/flex2csi/test/controlplane"
 	"github.com/flex2csi/flex2csi/test/install/render"
 	"github.com/flex2csi/flex2csi/test/testenv"
