@@ -125,9 +125,9 @@ func newPowered(t *testing.T, b *guest.Boot) *powered {
 }
 
 // disk mounts a disk that needs no repair but its journal's.
-func (s *network) disk(device, dir string) {
-	s.t.Helper()
-	s.sh("mkdir -p " + dir + "; mount " + device + " " + dir + "; umount " + dir + "; e2fsck -fn " + device + "; mount " + device + " " + dir)
+func (n *network) disk(device, dir string) {
+	n.t.Helper()
+	n.sh("mkdir -p " + dir + "; mount " + device + " " + dir + "; umount " + dir + "; e2fsck -fn " + device + "; mount " + device + " " + dir)
 }
 
 // bridgedTwice starts the bridge with two CSI drivers, of NFS and of disk images that have to be

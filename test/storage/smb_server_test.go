@@ -70,12 +70,6 @@ E`)
 	return s
 }
 
-// stop ends the server as a crash does: its clients are refused until start.
-func (s *smbServer) stop() {
-	s.t.Helper()
-	s.sh(`kill -KILL -- -$(cat /tmp/smbd.pid)`)
-}
-
 func (s *smbServer) start() {
 	s.t.Helper()
 	s.sh(`setsid ip netns exec servers smbd --foreground --no-process-group </dev/null >/tmp/smbd.out 2>&1 &

@@ -1,6 +1,7 @@
 package storage_test
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,9 +22,7 @@ func newAlone(t *testing.T, fsType, share string, options, secret map[string]str
 	n := newNode(t)
 	n.alone("example.com/smb", "--source-type", fsType)
 	all := map[string]string{"source": "//" + serverAddress + "/" + share}
-	for key, value := range options {
-		all[key] = value
-	}
+	maps.Copy(all, options)
 	return n.newVolume("example.com/smb", "pv", fsType, all, secret)
 }
 

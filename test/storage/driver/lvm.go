@@ -2,7 +2,7 @@ package driver
 
 import (
 	"context"
-	"os"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -53,9 +53,12 @@ func mountLVM(ctx context.Context, v volume, dir string) error {
 // format makes a filesystem on a device that has nothing.
 func format(ctx context.Context, device, fsType string) error {
 	cmd := exec.CommandContext(ctx, "blkid", "--probe", device)
-	cmd.Stderr = os.Stderr
-	if err := cmd.Run(); cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != 2 { // 2: nothing is there
+	out, err := cmd.CombinedOutput()
+	if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != 2 { // 2: nothing is there
+		if err != nil {
+			err = fmt.Errorf("blkid: %w: %s", err, out)
+		}
 		return err
 	}
-	return run(ctx, nil, "mkfs."+fsType, device)
+	return run(ctx, "mkfs."+fsType, device)
 }

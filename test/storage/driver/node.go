@@ -103,7 +103,7 @@ func (n *node) show(ctx context.Context, v volume, path string, mount func() err
 	}
 	mounted, err := mountinfo.Mounted(path)
 	if err == nil && mounted && n.intact != nil && !n.intact(path) {
-		mounted, err = false, run(context.WithoutCancel(ctx), nil, "umount", path)
+		mounted, err = false, run(context.WithoutCancel(ctx), "umount", path)
 	}
 	if err == nil && !mounted {
 		err = mount()
@@ -165,7 +165,7 @@ func hide(ctx context.Context, id, path string) error {
 	}
 	mounted, err := mountinfo.Mounted(path)
 	if err == nil && mounted {
-		err = run(context.WithoutCancel(ctx), nil, "umount", path)
+		err = run(context.WithoutCancel(ctx), "umount", path)
 	}
 	if err == nil {
 		err = os.Remove(path)

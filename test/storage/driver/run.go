@@ -10,10 +10,8 @@ import (
 )
 
 // run runs a program, and returns what it said as an error if it fails.
-func run(ctx context.Context, env []string, name string, args ...string) error {
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Env = append(cmd.Environ(), env...)
-	if out, err := cmd.CombinedOutput(); err != nil {
+func run(ctx context.Context, name string, args ...string) error {
+	if out, err := exec.CommandContext(ctx, name, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w: %s", name, err, bytes.TrimSpace(out))
 	}
 	return nil
@@ -41,8 +39,8 @@ func mount(ctx context.Context, sensitive []string, fsType, source, dir string, 
 }
 
 func bind(ctx context.Context, source, dir string, readOnly bool) error {
-	if err := run(ctx, nil, "mount", "--bind", source, dir); err != nil || !readOnly {
+	if err := run(ctx, "mount", "--bind", source, dir); err != nil || !readOnly {
 		return err
 	}
-	return run(ctx, nil, "mount", "-o", "remount,bind,ro", dir)
+	return run(ctx, "mount", "-o", "remount,bind,ro", dir)
 }

@@ -100,11 +100,12 @@ func prepare(dir, test string) error {
 	if err != nil {
 		return err
 	}
-	pattern := "^" + test + "$"
+	var pattern strings.Builder
+	pattern.WriteString("^" + test + "$")
 	for _, arg := range os.Args {
 		if all, is := strings.CutPrefix(arg, "-test.run="); is {
 			if _, sub, is := strings.Cut(all, "/"); is {
-				pattern += "/" + sub
+				pattern.WriteString("/" + sub)
 			}
 		}
 	}
@@ -114,7 +115,7 @@ func prepare(dir, test string) error {
 			fmt.Fprintf(&run, "export %s='%s%s'\n", name, Host, path)
 		}
 	}
-	fmt.Fprintf(&run, "export %s=1\ncd '%s%s'\nexec '%s%s' -test.v -test.timeout=1h -test.parallel=16 -test.run='%s'\n", envInside, Host, here, Host, program, pattern)
+	fmt.Fprintf(&run, "export %s=1\ncd '%s%s'\nexec '%s%s' -test.v -test.timeout=1h -test.parallel=16 -test.run='%s'\n", envInside, Host, here, Host, program, pattern.String())
 	for name, text := range map[string][]byte{"first.sh": first, "second.sh": second, "run.sh": []byte(run.String())} {
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
 			return err
