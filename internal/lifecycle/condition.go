@@ -156,11 +156,12 @@ func isMounted(what FactKind) condition { return mountIs(what, Alive, Dead, Sile
 
 // stageIs holds if what is mounted at the staging path is in one of the states.
 func stageIs(states ...MountState) condition {
+	mounted := mountIs(TheStage, states...)
 	return func(s *situation) answer {
 		if s.record.StagingPath == "" {
 			return is(slices.Contains(states, NotMounted))
 		}
-		return mountIs(TheStage, states...)(s)
+		return mounted(s)
 	}
 }
 

@@ -355,7 +355,14 @@ func forgetStage(record *volstate.Record) {
 	record.Stage, record.StagingPath, record.StageDead, record.StageMounted = volstate.None, "", "", false
 }
 
-func sortedDirs(record *volstate.Record) []string { return slices.Sorted(maps.Keys(record.Targets)) }
+func sortedDirs(record *volstate.Record) []string {
+	dirs := make([]string, 0, len(record.Targets)) // one allocation: each decision asks for them
+	for dir := range record.Targets {
+		dirs = append(dirs, dir)
+	}
+	slices.Sort(dirs)
+	return dirs
+}
 
 // publishedPods names the pods that have the volume, or may have it.
 func publishedPods(record *volstate.Record) (pods []string) {
