@@ -132,22 +132,13 @@ func (f files) removeFiles(paths []string) error {
 	return nil
 }
 
-// removeTree deletes a file, or a directory with what is in it. It follows no link.
+// removeTree deletes a file, or a directory with what is in it. It follows no link, also if
+// another process puts one in the place of a directory meanwhile.
 func (f files) removeTree(path string) error {
-	err := f.remove(path)
-	if !errors.Is(err, unix.EISDIR) {
+	if err := os.RemoveAll(path); err != nil {
 		return err
 	}
-	entries, err := os.ReadDir(path)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if err := f.removeTree(filepath.Join(path, e.Name())); err != nil {
-			return err
-		}
-	}
-	return f.rmdir(path)
+	return f.done("remove", path)
 }
 
 // mkdir makes a directory of dirMode, whatever the umask.

@@ -1,7 +1,9 @@
 package install
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -11,12 +13,15 @@ import (
 )
 
 // mountPoints returns the mount points in the mountinfo files that can be read; at least one
-// must be readable. It calls no stat of a mount point, which would hang if its server is
-// down.
+// must be readable, and each of those whole: what cannot be parsed may be a volume. It calls
+// no stat of a mount point, which would hang if its server is down.
 func mountPoints(files []string) (points []string, err error) {
 	readable := false
 	for _, file := range files {
 		mounts, failed := mounter.MountsIn(file, nil)
+		if _, unreadable := errors.AsType[*fs.PathError](failed); failed != nil && !unreadable {
+			return nil, fmt.Errorf("find out which volumes are mounted: %s: %w", file, failed)
+		}
 		for _, m := range mounts {
 			points = append(points, m.Mountpoint)
 		}

@@ -177,3 +177,26 @@ func TestList(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+// TestUninstallOddTable: a table of mounts that cannot be read to its end may have a volume,
+// although another one is whole.
+func TestUninstallOddTable(t *testing.T) {
+	for _, line := range []string{"garbage\n", "60 27 0:5 / /x rw - fuse\n"} {
+		o := options(t)
+		mustInstall(t, o)
+		dir := t.TempDir()
+		self, host := filepath.Join(dir, "self"), filepath.Join(dir, "host")
+		for file, text := range map[string]string{
+			self: "22 27 0:21 / /proc rw,relatime - proc proc rw\n",
+			host: "50 27 7:0 / /var/lib/kubelet/pods/1/volumes/example.com~disk/pv rw - ext4 /dev/loop0 rw\n" + line,
+		} {
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		o.Mountinfo = []string{self, host}
+		if _, err := Uninstall(t.Context(), o); err == nil {
+			t.Errorf("%q: uninstalled while a volume is mounted", line)
+		}
+	}
+}
