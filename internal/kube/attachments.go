@@ -190,7 +190,8 @@ type operation struct {
 	want *csivol.Attachment
 	name string // of the VolumeAttachment
 	// begun: there may be a VolumeAttachment.
-	begun bool
+	begun   bool
+	lastErr error // of the last request of a wait; nil: it was answered
 }
 
 // operation returns an operation with a deadline.

@@ -19,9 +19,10 @@ func (op *operation) cached(o *storagev1.VolumeAttachment) (now *storagev1.Volum
 		if m == nil {
 			continue
 		}
+		seen := o != nil && m.hasSeen(o) // first: the object may come to the cache between the two
 		known, _ := m.attachments().Get(op.name)
 		switch {
-		case known == nil && o != nil && m.hasSeen(o):
+		case known == nil && seen:
 			return nil, m
 		case known == nil:
 		case o == nil:

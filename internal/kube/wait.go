@@ -54,6 +54,9 @@ func (op *operation) wait(ctx context.Context, o *storagev1.VolumeAttachment, do
 			continue
 		}
 		got, err := op.request(ctx)
+		if ctx.Err() == nil {
+			op.lastErr = err
+		}
 		switch {
 		case err != nil:
 		case o == nil || (got != nil && got.UID == o.UID):
@@ -141,15 +144,19 @@ func (op *operation) waitCreated(ctx context.Context) (*storagev1.VolumeAttachme
 	if o != nil {
 		return o, nil
 	}
-	waitErr := op.wait(early, nil, func(now *storagev1.VolumeAttachment) bool {
-		o = now
-		return now != nil
-	})
+	op.lastErr = err
+	var ended error
+	for ended == nil && o == nil { // what was deleted since the API server's answer is none
+		ended = op.wait(early, nil, func(now *storagev1.VolumeAttachment) bool {
+			o = now
+			return now != nil
+		})
+	}
 	switch {
-	case waitErr == nil:
+	case ended == nil:
 		return o, nil
-	case err != nil:
-		return nil, err
+	case op.lastErr != nil:
+		return nil, op.lastErr
 	}
 	return nil, flex.Errorf(flex.CodeDeadlineExceeded, "volume %s: there is no VolumeAttachment %s, which flex2csi controller creates for kube-controller-manager; check its log", aboutVolume(op.want), op.name)
 }
