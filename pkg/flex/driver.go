@@ -48,7 +48,7 @@ func (d *Driver) does(c Command) bool {
 	case d.Callouts == nil:
 		return c.Known() && c != CommandGetVolumeName
 	}
-	return slices.Contains(d.Callouts, c)
+	return c.Known() && slices.Contains(d.Callouts, c)
 }
 
 // DefaultTimeout returns the deadline of a callout for which the driver sets none: 10 s

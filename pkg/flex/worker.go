@@ -59,6 +59,7 @@ func (w *worker) run() DriverStatus {
 				grace, stuck = graceAfterDeadline, time.After(graceAfterDeadline)
 			}
 		case s := <-w.signals:
+			w.signals = nil // another one would begin the wait again
 			grace, stuck = p.graceAfterSignal, time.After(p.graceAfterSignal)
 			w.interrupt(Errorf(CodeCanceled, "interrupted by the signal %q", s.String()))
 		case <-stuck:
