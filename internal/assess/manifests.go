@@ -1,6 +1,7 @@
 package assess
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -62,7 +63,13 @@ func (d *decoder) document(text []byte) {
 		d.unread(fmt.Errorf("%w; render templates first, for example with helm template", err))
 		return
 	}
-	d.object(data)
+	var list []json.RawMessage // items of a List that do not begin at the left margin
+	if json.Unmarshal(data, &list) != nil || list == nil {
+		list = []json.RawMessage{data}
+	}
+	for _, one := range list {
+		d.object(one)
+	}
 }
 
 // object adds an object, or the items of a list. What is no object of Kubernetes has no kind;
@@ -96,6 +103,9 @@ func (d *decoder) object(data []byte) {
 
 // begins shows a foreign document, without values that may be secrets.
 func begins(data []byte, o map[string]any) string {
+	if bytes.HasPrefix(data, []byte("[")) {
+		return "it is an array"
+	}
 	if text, ok := o["error"].(string); ok || o == nil { // kubectl's error: …
 		return strict.Clip(cmp.Or(text, string(data)))
 	}

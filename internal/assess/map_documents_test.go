@@ -57,7 +57,7 @@ func TestReadErrors(t *testing.T) {
 		{"a: 1\n---\nb: 1\nb: &x 2\n", "line 4: anchors"},
 		{"items:\n- kind: x\n- text\n", "line 3: want a manifest, but got a string"},
 		{`{"items": [{"kind": "x"},`, "not JSON: unexpected"},
-		{`{"items": 5}`, "not JSON: want [ but got 5"},
+		{`{"items": 5}`, "not JSON: items: want an array"},
 		{`{"kind": "x"} text`, "not JSON: invalid character"},
 		{`{"kind": "x"} []`, "not JSON: want { but got ["},
 	}

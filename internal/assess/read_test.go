@@ -1,6 +1,7 @@
 package assess_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -43,12 +44,30 @@ func TestFormats(t *testing.T) {
 	indented := strings.Replace(string(list), "items:\n", "items: # all\n", 1) // is not cut into its items
 	for name, text := range map[string]string{
 		"list": string(list), "JSON": string(asJSON), "JSON twice": string(asJSON) + "\n" + string(asJSON), "uncut list": indented,
+		"indented items": indent(string(list)), "no items": `{"apiVersion": "v1", "kind": "PodList", "items": null}` + "\n" + string(asJSON),
 		"CRLF": strings.ReplaceAll(documents, "\n", "\r\n"), "list and documents": "# text\n" + string(list) + "--- # more\n" + documents,
 		"no line end": strings.TrimSuffix(string(list), "\n"),
 	} {
 		in := read(t, text)
 		if diff := cmp.Diff(want, lines(assessed(t, in))); diff != "" || len(in.Unread) > 0 {
 			t.Errorf("%s: unread %q: %s", name, in.Unread, diff)
+		}
+	}
+}
+
+// indent moves the items of a list from the left margin, as some editors do.
+func indent(list string) string {
+	head, items, _ := strings.Cut(list, "items:\n")
+	items, tail, _ := strings.Cut(items, "\nkind:")
+	return head + "items:\n  " + strings.ReplaceAll(items, "\n", "\n  ") + "\nkind:" + tail
+}
+
+// TestUnreadSecret: what is no object is named without its values.
+func TestUnreadSecret(t *testing.T) {
+	for _, text := range []string{"- - data: {password: aHVudGVyMg==}\n", `[["aHVudGVyMg=="]]`, `{"kind": "List", "items": "aHVudGVyMg=="}`} {
+		in := read(t, text)
+		if all := fmt.Sprint(in.Unread); len(in.Unread) == 0 || strings.Contains(all, "aHVudGVyMg") {
+			t.Errorf("%s: unread %s", text, all)
 		}
 	}
 }

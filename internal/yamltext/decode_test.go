@@ -108,6 +108,8 @@ func TestParseRefuses(t *testing.T) {
 		"a: !!binary aGk=\n":    `line 1: the tag "!!binary" is not supported`,
 		"\na: !!bool 'maybe'\n": "line 2: the value is not of the type of its tag !!bool",
 		"a: !!int x\n":          "line 1: the value is not of the type of its tag !!int",
+		"a: !!map x\n":          `line 1: the tag "!!map" is not supported`,
+		"a: !!seq x\n":          `line 1: the tag "!!seq" is not supported`,
 	} {
 		if _, err := yamltext.Parse([]byte(text)); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%q: got %v, want %s", text, err, want)

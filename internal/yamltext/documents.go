@@ -112,8 +112,12 @@ func (d *documents) jsonObject(in *json.Decoder) error {
 }
 
 func (d *documents) jsonItems(in *json.Decoder) error {
-	if err := opens(in, '['); err != nil {
+	t, err := in.Token()
+	if err != nil || t == nil { // null is no item
 		return err
+	}
+	if t != json.Delim('[') {
+		return errForm{"items: want an array"}
 	}
 	for in.More() {
 		var item json.RawMessage
@@ -124,7 +128,7 @@ func (d *documents) jsonItems(in *json.Decoder) error {
 			return err
 		}
 	}
-	_, err := in.Token()
+	_, err = in.Token()
 	return err
 }
 

@@ -116,7 +116,7 @@ func normalize(n *yaml.Node) error {
 
 func normalizeScalar(n *yaml.Node) error {
 	switch KindOf(n) {
-	case "":
+	case "", strict.Array, strict.Object: // a scalar is neither
 		return invalid(n.Line, "the tag "+strconv.Quote(strict.Clip(n.ShortTag()))+" is not supported")
 	case strict.String:
 		n.Tag = "!!str"
