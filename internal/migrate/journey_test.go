@@ -406,6 +406,31 @@ func TestReached(t *testing.T) {
 	}
 }
 
+// TestDeletedByAnother: where another client has deleted the volume that was accepted, its claim
+// is Lost, and the new one is created although the journal cannot be written.
+func TestDeletedByAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJourney(t, false, journal.Live)
+		j.api.seen = nil
+		gone := false
+		j.told = func(e migrate.Event) {
+			if e.What == migrate.Reached && e.Stage == journal.Accepted {
+				gone = true
+				_ = j.api.object.Delete(objects.PersistentVolumes().Resource, "", "pv1")
+			}
+		}
+		j.api.before = func(_ int, request string) error {
+			if gone && request == "patch configmaps" && !j.api.requested("create persistentvolumes") {
+				return apierrors.NewForbidden(objects.ConfigMaps().Resource.GroupResource(), "flex2csi-migration", errors.New("exceeded quota"))
+			}
+			return nil
+		}
+		if came, err := j.do(t.Context(), "apply"); j.volume() == nil {
+			t.Errorf("there is no volume: %+v, %v", came, err)
+		}
+	})
+}
+
 // TestJournalRefused: a volume of which the journal cannot be written is left as it was, and can
 // be migrated when that is otherwise.
 func TestJournalRefused(t *testing.T) {

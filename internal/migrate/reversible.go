@@ -68,7 +68,7 @@ func choose(known map[string]*journal.Record, names []string, unread error) (all
 		switch rec := known[name]; {
 		case rec == nil && unread != nil: // it may be that one
 		case rec == nil:
-			return nil, fmt.Errorf("PersistentVolume %s was not migrated: the journal has nothing of it, and it has no annotation %s; flex2csi migrate status lists those that were", name, OriginalAnnotation)
+			return nil, fmt.Errorf("PersistentVolume %s was not migrated: the journal has nothing of it, and it has no annotation %s; flex2csi migrate status lists those that were. If a directory of a journal has a copy of its record, kubectl create -f that, then roll back", name, OriginalAnnotation)
 		case !reversible(rec):
 			return nil, fmt.Errorf("PersistentVolume %s has been taken back already", name)
 		default:
@@ -84,7 +84,7 @@ func recordOf(pv *volume) (*journal.Record, error) {
 	original := pv.Annotations[OriginalAnnotation]
 	old, err := parseVolume([]byte(original))
 	if err != nil || old.flexDriver() == "" || old.Name != pv.Name {
-		return nil, fmt.Errorf("PersistentVolume %s has no FlexVolume in its annotation %s, and the journal has nothing of it; give the directory of its journal with --journal", pv.Name, OriginalAnnotation)
+		return nil, fmt.Errorf("PersistentVolume %s has no FlexVolume in its annotation %s, and the journal has nothing of it; if a directory of a journal has a copy of its record, kubectl create -f that, then roll back", pv.Name, OriginalAnnotation)
 	}
 	csi, err := asItIs(pv)
 	if err != nil {

@@ -102,6 +102,9 @@ func (m *migration) lookBetween(ctx context.Context) (*volume, error) {
 // the request: what goes and what comes has to be in the journal then.
 func (m *migration) deleteOld(ctx context.Context) error {
 	state, pv, err := m.look(ctx)
+	if err == nil && state == absent { // by another client: nothing holds up what the claim waits for
+		m.rec.Stage = journal.Deleting
+	}
 	if err != nil || state != oldPresent {
 		return err
 	}
