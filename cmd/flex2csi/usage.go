@@ -9,7 +9,7 @@ import (
 )
 
 // usage is that of cobra, but long texts of flags are wrapped, and a group has one line.
-// It is no template, as [github.com/flex2csi/flex2csi/internal/htmlreport] is none.
+// It is no template, as [github.com/flex2csi/flex2csi/internal/report] has none.
 func usage(c *cobra.Command) error {
 	var b strings.Builder
 	line := c.UseLine()
