@@ -7,7 +7,7 @@ BUILDVCS = $(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false
 
 # The counts of all test steps. Who sets this, as .ci/run does, adds them up.
 RESULTS ?= $(BIN)/test-results
-TESTSUM := $(CURDIR)/$(BIN)/testsum -results $(abspath $(RESULTS))
+COUNT := RESULTS=$(abspath $(RESULTS)) $(CURDIR)/hack/count
 # A count, not a duration: on a busy machine the end of a duration is taken for a
 # failure before Go 1.27 (https://go.dev/issue/75804).
 FUZZTIME ?= 20000x
@@ -21,7 +21,7 @@ RACE     = $(shell command -v gcc >/dev/null 2>&1 && echo -race)
 PACKAGES = $(shell go list ./... | grep -v -e /test/crash$$ -e /test/faults$$ -e /test/cluster -e /test/controlplane$$ -e /test/node -e /test/e2e -e /test/escape -e /test/storage$$)
 
 # mkfs and losetup are not in the PATH of an ordinary Debian user.
-export PATH := $(PATH):/usr/sbin:/sbin
+export PATH := $(CURDIR)/$(TOOLS):$(PATH):/usr/sbin:/sbin
 # Without this every test binary built with -race sleeps for a second at its end.
 export GORACE ?= atexit_sleep_ms=0
 # What tests drive from outside, where they do not run it in-process.
@@ -164,30 +164,30 @@ $(BIN)/site-modules/node_modules: site/package-lock.json
 
 .PHONY: test
 test: setup reset lint-light test-unit test-contract-1.37 test-backends test-sanity test-install test-crash test-faults test-escape ## all tests but those of make full; as an ordinary user those that need root are skipped by name
-	@test "$(origin RESULTS)" = "command line" || $(TESTSUM) total
+	@test "$(origin RESULTS)" = "command line" || $(COUNT) total
 
 .PHONY: test-unit
-test-unit: build $(BIN)/testsum ## unit tests, scripts and real mounts, with the race detector
-	@CGO_ENABLED=$(if $(RACE),1,0) $(TESTSUM) -step unit run -timeout 30m $(RACE) $(PACKAGES)
+test-unit: build $(TOOLS)/gotestsum ## unit tests, scripts and real mounts, with the race detector
+	@CGO_ENABLED=$(if $(RACE),1,0) $(COUNT) run unit -timeout 30m $(RACE) $(PACKAGES)
 
 .PHONY: test-rootless
-test-rootless: build $(BIN)/testsum ## as root: the unit tests once more, as user nobody, without the race detector
-	@FLEX_TEST_REQUIRE=mount $(TESTSUM) -step rootless -skips-are-fine run -timeout 20m -exec $(CURDIR)/hack/as-nobody $(filter-out %/hack/testsum,$(PACKAGES))
+test-rootless: build $(TOOLS)/gotestsum ## as root: the unit tests once more, as user nobody, without the race detector
+	@FLEX_TEST_REQUIRE=mount $(COUNT) run rootless -timeout 20m -exec $(CURDIR)/hack/as-nobody $(filter-out %/hack,$(PACKAGES))
 
 .PHONY: test-contract
 test-contract: test-contract-1.37 test-contract-1.36 test-contract-1.24 ## drive the binary with Kubernetes' own FlexVolume code, three versions
 
 .PHONY: test-contract-1.37
-test-contract-1.37: programs $(BIN)/testsum
-	@cd test/contract && $(TESTSUM) -step contract-1.37 run -timeout 20m ./...
+test-contract-1.37: programs $(TOOLS)/gotestsum
+	@cd test/contract && $(COUNT) run contract-1.37 -timeout 20m ./...
 
 .PHONY: test-contract-1.36
-test-contract-1.36: programs $(BIN)/testsum
-	@cd test/contract && $(TESTSUM) -step contract-1.36 run -timeout 20m -modfile=go.k8s136.mod ./...
+test-contract-1.36: programs $(TOOLS)/gotestsum
+	@cd test/contract && $(COUNT) run contract-1.36 -timeout 20m -modfile=go.k8s136.mod ./...
 
 .PHONY: test-contract-1.24
-test-contract-1.24: programs $(BIN)/testsum
-	@cd test/contract && $(TESTSUM) -step contract-1.24 run -timeout 20m -modfile=go.k8s124.mod -tags k8s124 -ldflags=-checklinkname=0 ./...
+test-contract-1.24: programs $(TOOLS)/gotestsum
+	@cd test/contract && $(COUNT) run contract-1.24 -timeout 20m -modfile=go.k8s124.mod -tags k8s124 -ldflags=-checklinkname=0 ./...
 
 # The daemon and the CSI drivers that it is tested with.
 .PHONY: programs
@@ -200,24 +200,24 @@ programs: build
 	done
 
 .PHONY: test-backends
-test-backends: build $(BIN)/testsum ## the daemon with CSI drivers that are not ours: GCE PD on loop devices, Kubernetes' mock
+test-backends: build $(TOOLS)/gotestsum ## the daemon with CSI drivers that are not ours: GCE PD on loop devices, Kubernetes' mock
 	@status=0; for backend in $(BACKENDS); do \
-		(cd test/$$backend && $(TESTSUM) -step $$backend run ./...) || status=1; \
+		(cd test/$$backend && $(COUNT) run $$backend ./...) || status=1; \
 	done; exit $$status
 
 .PHONY: test-sanity
-test-sanity: build $(BIN)/testsum ## csi-sanity against the CSI driver that the tests use
-	@cd test/sanity && $(TESTSUM) -step sanity run ./...
+test-sanity: build $(TOOLS)/gotestsum ## csi-sanity against the CSI driver that the tests use
+	@cd test/sanity && $(COUNT) run sanity ./...
 
 # go test does not see that something has changed which is not in its module.
 .PHONY: test-install
-test-install: $(BIN)/testsum ## image and manifests: kustomize and Helm agree, for each distribution; the image is reproducible
-	@cd hack/image && $(TESTSUM) -step image run ./...
-	@cd test/install && $(TESTSUM) -step install run -count=1 . ./schema
+test-install: $(TOOLS)/gotestsum ## image and manifests: kustomize and Helm agree, for each distribution; the image is reproducible
+	@cd hack/image && $(COUNT) run image ./...
+	@cd test/install && $(COUNT) run install -count=1 . ./schema
 
 .PHONY: test-release
-test-release: $(BIN)/testsum ## what users download is reproducible, for each platform
-	@cd hack/release && $(TESTSUM) -step release run -count=1 ./...
+test-release: $(TOOLS)/gotestsum ## what users download is reproducible, for each platform
+	@cd hack/release && $(COUNT) run release -count=1 ./...
 
 # A control plane of Kubernetes.
 CONTROL_PLANE := $(foreach program,kube-apiserver kube-controller-manager kube-scheduler,k8s.io/kubernetes/cmd/$(program)) \
@@ -258,8 +258,8 @@ $(FLEX_PROGRAMS)/pause.tar: $(BIN)/image $(wildcard test/node/pause/*.go)
 	$(BIN)/image -o $@ --name localhost/pause:node --file /pause=$(FLEX_PROGRAMS)/pause:0755 --entrypoint /pause
 
 .PHONY: test-node
-test-node: node-programs $(BIN)/testsum ## the node itself: pods, restarts, a reboot, what is left
-	@$(TESTSUM) -step node run -count=1 -timeout 20m ./test/node/...
+test-node: node-programs $(TOOLS)/gotestsum ## the node itself: pods, restarts, a reboot, what is left
+	@$(COUNT) run node -count=1 -timeout 20m ./test/node/...
 
 # Images of what the scenarios of test/e2e run, beside the project's own. mkfs and
 # libraries come from /usr of the node, which is the machine's.
@@ -289,12 +289,12 @@ e2e-images: setup programs node-programs $(BIN)/image
 # side by side. To fill the node with 200 pods, and to migrate 2,000 volumes, is for the first one.
 KUBERNETES ?= 1.37 1.36
 .PHONY: e2e
-e2e: e2e-images $(patsubst %,node-programs-%,$(filter-out $(NEWEST),$(KUBERNETES))) $(BIN)/testsum ## install on a real node and run all scenarios, two versions; or SCENARIO=regexp, KUBERNETES="1.24 1.28"
+e2e: e2e-images $(patsubst %,node-programs-%,$(filter-out $(NEWEST),$(KUBERNETES))) $(TOOLS)/gotestsum ## install on a real node and run all scenarios, two versions; or SCENARIO=regexp, KUBERNETES="1.24 1.28"
 	@mkdir -p $(BIN)/e2e; rm -rf $(KUBERNETES:%=$(BIN)/e2e/%)
 	@printf '%s\n' $(KUBERNETES) | xargs -P 2 -I {} sh -c 'KUBERNETES={} \
 		E2E_PODS=$${E2E_PODS:-$$([ {} = $(firstword $(KUBERNETES)) ] && echo 200 || echo 50)} \
 		E2E_JOB=$${E2E_JOB:-$$([ {} = $(firstword $(KUBERNETES)) ] && echo 2000 || echo 200)} \
-		$(TESTSUM) -step e2e-{} run -count=1 -timeout 150m -parallel 8 ./test/e2e >$(BIN)/e2e/{}.log 2>&1' || status=1; \
+		$(COUNT) run e2e-{} -count=1 -timeout 150m -parallel 8 ./test/e2e >$(BIN)/e2e/{}.log 2>&1' || status=1; \
 	for version in $(KUBERNETES); do cat $(BIN)/e2e/$$version.log $(BIN)/e2e/$$version/table.txt; done; exit $${status:-0}
 
 # The releases that are tested (internal/distribution, Tested).
@@ -304,15 +304,15 @@ e2e-releases: ## the same on all releases that are tested: three hours and a hal
 	@$(MAKE) e2e KUBERNETES='$(RELEASES)'
 
 .PHONY: test-manifests
-test-manifests: control-plane $(patsubst %,node-programs-%,$(filter-out $(NEWEST),$(RELEASES))) $(BIN)/testsum ## the API server of each release takes the manifests for it, strictly
+test-manifests: control-plane $(patsubst %,node-programs-%,$(filter-out $(NEWEST),$(RELEASES))) $(TOOLS)/gotestsum ## the API server of each release takes the manifests for it, strictly
 	@status=0; for version in $(RELEASES); do \
-		(cd test/install && KUBERNETES=$$version $(TESTSUM) -step manifests-$$version run -count=1 ./server) || status=1; done; exit $$status
+		(cd test/install && KUBERNETES=$$version $(COUNT) run manifests-$$version -count=1 ./server) || status=1; done; exit $$status
 
 # Each on a node of its own, since what is broken would disturb the others.
 .PHONY: e2e-sabotage
-e2e-sabotage: e2e-images $(BIN)/testsum ## break one thing after the other on purpose, and see its scenario fail; or SABOTAGE=regexp
+e2e-sabotage: e2e-images $(TOOLS)/gotestsum ## break one thing after the other on purpose, and see its scenario fail; or SABOTAGE=regexp
 	go test -c -o $(BIN)/e2e.test ./test/e2e
-	@KUBERNETES=$(firstword $(KUBERNETES)) SABOTAGE='$(SABOTAGE)' $(TESTSUM) -step e2e-sabotage run -count=1 -timeout 3h ./test/e2e/sabotage
+	@KUBERNETES=$(firstword $(KUBERNETES)) SABOTAGE='$(SABOTAGE)' $(COUNT) run e2e-sabotage -count=1 -timeout 3h ./test/e2e/sabotage
 
 # How much longer pods take to start than those with a volume of CSI.
 ROUNDS ?= 40
@@ -322,42 +322,42 @@ bench-e2e: e2e-images ## measure a pod's start against one with a native CSI vol
 		status=$$?; cat $(BIN)/e2e/$(firstword $(KUBERNETES))/table.txt; exit $$status
 
 .PHONY: test-cluster
-test-cluster: setup programs control-plane $(BIN)/testsum ## the daemon in a real control plane: attachments, RBAC, outages
-	@status=0; $(TESTSUM) -step cluster run -count=1 -timeout 40m ./test/controlplane/... ./test/cluster/... || status=1; \
-		(cd test/install && $(TESTSUM) -step manifests run -count=1 ./server) || status=1; exit $$status
+test-cluster: setup programs control-plane $(TOOLS)/gotestsum ## the daemon in a real control plane: attachments, RBAC, outages
+	@status=0; $(COUNT) run cluster -count=1 -timeout 40m ./test/controlplane/... ./test/cluster/... || status=1; \
+		(cd test/install && $(COUNT) run manifests -count=1 ./server) || status=1; exit $$status
 
 .PHONY: test-crash
-test-crash: build $(BIN)/testsum ## kill the driver after each system call and look what is left
-	@$(TESTSUM) -step crash run -timeout 20m ./test/crash/...
+test-crash: build $(TOOLS)/gotestsum ## kill the driver after each system call and look what is left
+	@$(COUNT) run crash -timeout 20m ./test/crash/...
 
 .PHONY: test-crash-all
-test-crash-all: build $(BIN)/testsum ## the same without sampling: every system call, every write of every mkfs and fsck (hours)
-	@CRASH_ALL=1 $(TESTSUM) -step crash-all run -timeout 8h ./test/crash/...
+test-crash-all: build $(TOOLS)/gotestsum ## the same without sampling: every system call, every write of every mkfs and fsck (hours)
+	@CRASH_ALL=1 $(COUNT) run crash-all -timeout 8h ./test/crash/...
 
 .PHONY: test-faults
-test-faults: build $(BIN)/testsum ## let everything around the bridge fail, for a minute
-	@$(TESTSUM) -step faults run -count=1 -timeout 20m ./test/faults/...
+test-faults: build $(TOOLS)/gotestsum ## let everything around the bridge fail, for a minute
+	@$(COUNT) run faults -count=1 -timeout 20m ./test/faults/...
 
 # ESCAPE_COUNT=100000 takes half an hour; ESCAPE_SEED is another campaign.
 ESCAPE_COUNT ?= 3000
 .PHONY: test-escape
 test-escape: export ESCAPE_TABLE := $(CURDIR)/$(BIN)/escape.txt
-test-escape: build $(BIN)/testsum ## attack flexdriver with ESCAPE_COUNT (3000) hostile volumes, and watch what it touches
+test-escape: build $(TOOLS)/gotestsum ## attack flexdriver with ESCAPE_COUNT (3000) hostile volumes, and watch what it touches
 	@rm -f $(ESCAPE_TABLE)
-	@ESCAPE_COUNT=$(ESCAPE_COUNT) $(TESTSUM) -step escape run -count=1 -timeout $$((1200 + $(ESCAPE_COUNT) / 5))s -run '^Test(Escape|EndsMeanwhile|Source)$$' ./test/escape/...; \
+	@ESCAPE_COUNT=$(ESCAPE_COUNT) $(COUNT) run escape -count=1 -timeout $$((1200 + $(ESCAPE_COUNT) / 5))s -run '^Test(Escape|EndsMeanwhile|Source)$$' ./test/escape/...; \
 		status=$$?; cat $(ESCAPE_TABLE) 2>/dev/null; exit $$status
 
 .PHONY: test-escape-sabotage
-test-escape-sabotage: $(BIN)/testsum ## take one check after the other out of flexdriver, and see the attack find it; or SABOTAGE=regexp
-	@SABOTAGE='$(SABOTAGE)' $(TESTSUM) -step escape-sabotage run -count=1 -timeout 2h -run '^TestSabotage$$' ./test/escape/sabotage
+test-escape-sabotage: $(TOOLS)/gotestsum ## take one check after the other out of flexdriver, and see the attack find it; or SABOTAGE=regexp
+	@SABOTAGE='$(SABOTAGE)' $(COUNT) run escape-sabotage -count=1 -timeout 2h -run '^TestSabotage$$' ./test/escape/sabotage
 
 # Guests with servers of their own; their root file system is made once, into the user's cache.
 # CASE is a regular expression of tests, DRIVERS a folder with executables of real CSI drivers.
 CASE ?= .
 .PHONY: test-storage
-test-storage: setup build $(BIN)/testsum ## real NFS, SMB, LVM and iSCSI, in guests with a kernel of their own; or CASE=regexp DRIVERS=folder
+test-storage: setup build $(TOOLS)/gotestsum ## real NFS, SMB, LVM and iSCSI, in guests with a kernel of their own; or CASE=regexp DRIVERS=folder
 	@FLEX_STORAGE_ROOT=$$(hack/storage-root) DRIVERS=$(abspath $(DRIVERS)) \
-		$(TESTSUM) -step storage run -count=1 -timeout 2h -run '$(CASE)' ./test/storage
+		$(COUNT) run storage -count=1 -timeout 2h -run '$(CASE)' ./test/storage
 
 # Power cuts at random moments: CUTS of each test, from SEED.
 CUTS ?= 200
@@ -383,8 +383,10 @@ model: ## the model of the life of a volume, with wider bounds than in test-unit
 	FLEX_MODEL=deep go test -count=1 -timeout 24h -v -run '^TestModel$$' ./internal/lifecycle
 
 .PHONY: fuzz
-fuzz: $(BIN)/testsum ## each fuzz target for FUZZTIME (20000x)
-	@$(TESTSUM) -step fuzz fuzz -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
+fuzz: $(TOOLS)/gotestsum ## each fuzz target for FUZZTIME (20000x)
+	@status=0; for target in $$(grep -roE --include='*_test.go' '^func Fuzz[A-Za-z]+' cmd internal pkg | sed 's|/[^/]*:func |:|'); do \
+		$(COUNT) run fuzz-$${target#*:} -run '^$$' -fuzz "^$${target#*:}$$" -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x ./$${target%:*} || status=1; \
+	done; exit $$status
 
 # The code that guards data, and the tests that run without a control plane.
 MUTANTS := ./internal/lifecycle ./internal/bridge ./internal/kube ./internal/volstate ./internal/controller \
@@ -401,7 +403,7 @@ ci: setup reset verify test ## what .ci/run runs: half an hour on two cores with
 full: ci lint lint-selftest lint-modules test-rootless test-release fuzz test-contract-1.36 test-contract-1.24 test-cluster test-manifests test-node e2e-releases ## all there is but the long campaigns: before a release
 
 .PHONY: reset
-reset: $(BIN)/testsum
+reset:
 	@rm -f $(RESULTS)
 
 ## Look after the code
@@ -432,8 +434,8 @@ lint-modules: $(TOOLS)/golangci-lint ## the same on the modules of tests, which 
 	done; exit $$status
 
 .PHONY: lint-selftest
-lint-selftest: $(TOOLS)/golangci-lint $(BIN)/testsum ## prove that the project's own lint rules fire
-	@GOLANGCI_LINT=$(GOLANGCI_LINT) $(TESTSUM) -step lint-selftest run -count=1 -tags lintselftest ./hack/lintrules
+lint-selftest: $(TOOLS)/golangci-lint $(TOOLS)/gotestsum ## prove that the project's own lint rules fire
+	@GOLANGCI_LINT=$(GOLANGCI_LINT) $(COUNT) run lint-selftest -count=1 -tags lintselftest ./hack/lintrules
 
 .PHONY: deps
 deps: ## update the golden list of what flexdriver links
@@ -463,10 +465,6 @@ vuln: $(TOOLS)/govulncheck ## known vulnerabilities in what we link; asks a data
 clean: ## remove bin/
 	rm -rf $(BIN)
 
-$(BIN)/testsum: $(wildcard hack/testsum/*.go)
-	@mkdir -p $(BIN)
-	@go build -o $@ ./hack/testsum
-
 # Writes OCI archives without a container engine.
 $(BIN)/image: $(filter-out %_test.go,$(wildcard hack/image/*.go hack/image/sbom/*.go)) hack/image/go.mod
 	@mkdir -p $(BIN)
@@ -475,6 +473,7 @@ $(BIN)/image: $(filter-out %_test.go,$(wildcard hack/image/*.go hack/image/sbom/
 $(TOOLS)/golangci-lint: PKG := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 $(TOOLS)/benchstat:     PKG := golang.org/x/perf/cmd/benchstat
 $(TOOLS)/gofumpt:       PKG := mvdan.cc/gofumpt
+$(TOOLS)/gotestsum:     PKG := gotest.tools/gotestsum
 $(TOOLS)/govulncheck:   PKG := golang.org/x/vuln/cmd/govulncheck
 $(TOOLS)/%: tools/go.mod tools/go.sum
 	cd tools && go build -o $(CURDIR)/$@ $(PKG)
