@@ -1,101 +1,94 @@
 // Command words looks in names, comments, messages and documents for words that
 // the project does not use, because Kubernetes has other ones or because they make
-// a sentence hard to read. Folders that are not done yet are in notyet.txt, which
-// only shrinks.
+// a sentence hard to read.
 package main
 
 import (
-	_ "embed"
-	"flag"
 	"fmt"
-	"io"
+	"io/fs"
 	"os"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 )
 
-//go:embed notyet.txt
-var notYet string
-
 func main() {
-	count := flag.Bool("count", false, "count the words of each folder instead, also of those that are not done yet")
-	flag.Parse()
-	if err := run(os.Stdout, *count); err != nil {
+	finds, err := find(os.DirFS("."), terms(), allowed())
+	if err == nil && len(finds) > 0 {
+		err = fmt.Errorf("%d words to replace; the list is hack/words/list.go", len(finds))
+	}
+	for _, f := range finds {
+		fmt.Println(f)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "words:", err)
 		os.Exit(1)
 	}
 }
 
-func run(out io.Writer, count bool) error {
-	c := checker{terms: terms(), exceptions: exceptions()}
-	finds, err := c.tree(os.DirFS("."))
-	if err != nil {
-		return err
+// find returns a line for each term in the Go, Markdown and YAML files below root and
+// in their names. It leaves out generated files, its own list, and what is in testdata,
+// bin and hidden directories.
+func find(root fs.FS, terms []term, allowed []string) ([]string, error) {
+	patterns := make([]*regexp.Regexp, len(terms))
+	for i, t := range terms {
+		patterns[i] = t.pattern()
 	}
-	if count {
-		printCounts(out, finds)
+	var finds []string
+	err := fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && skipped(name):
+			return fs.SkipDir
+		case d.IsDir() || !slices.Contains([]string{".go", ".md", ".yaml", ".yml"}, path.Ext(name)):
+			return nil
+		}
+		data, err := fs.ReadFile(root, name)
+		if err != nil || path.Ext(name) == ".go" && generated.Match(data) {
+			return err
+		}
+		text := path.Base(name) + "\n" + string(data) // so line 0 is the file's name
+		for _, a := range allowed {
+			text = strings.ReplaceAll(text, a, strings.Repeat("-", len(a)))
+		}
+		lower := strings.ToLower(text)
+		for i, t := range terms {
+			if !containsAll(lower, strings.Fields(strings.ToLower(t.words))) {
+				continue // a hundred times as fast as the pattern
+			}
+			for _, at := range patterns[i].FindAllStringIndex(text, -1) {
+				line := strings.Count(text[:at[0]+1], "\n")
+				finds = append(finds, fmt.Sprintf("%s:%d: %q: write instead: %s", name, line, t.words, t.write))
+			}
+		}
 		return nil
-	}
-	problems := c.problems(finds, strings.Fields(notYet))
-	for _, p := range problems {
-		fmt.Fprintln(out, p)
-	}
-	if len(problems) > 0 {
-		return fmt.Errorf("%d problems; exceptions are in hack/words/list.go", len(problems))
-	}
-	return nil
-}
-
-// problems returns a line for each find outside of the folders that are not done
-// yet, and for each of those folders and exceptions that has become unnecessary.
-func (c *checker) problems(finds []find, notYet []string) []string {
-	var problems []string
-	unfinished := map[string]bool{}
-	for _, f := range finds {
-		dir := path.Dir(f.path)
-		unfinished[dir] = true
-		if !slices.Contains(notYet, dir) {
-			problems = append(problems, f.String())
-		}
-	}
-	for _, dir := range notYet {
-		if !unfinished[dir] {
-			problems = append(problems, fmt.Sprintf("%s is done: remove it from hack/words/notyet.txt", dir))
-		}
-	}
-	for i, e := range c.exceptions {
-		if !c.used[i] {
-			problems = append(problems, fmt.Sprintf("exception %q in %q lets nothing pass: remove it from hack/words/list.go", e.text, e.path))
-		}
-	}
-	return problems
-}
-
-func printCounts(out io.Writer, finds []find) {
-	dirs, words := map[string]int{}, map[string]int{}
-	for _, f := range finds {
-		dirs[path.Dir(f.path)]++
-		words[f.term.words]++
-	}
-	for _, counts := range []map[string]int{words, dirs} {
-		for _, name := range sorted(counts) {
-			fmt.Fprintf(out, "%5d %s\n", counts[name], name)
-		}
-	}
-	fmt.Fprintf(out, "%5d in %d folders\n", len(finds), len(dirs))
-}
-
-func sorted(counts map[string]int) []string {
-	names := make([]string, 0, len(counts))
-	for name := range counts {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(a, b string) int {
-		if counts[a] != counts[b] {
-			return counts[b] - counts[a]
-		}
-		return strings.Compare(a, b)
 	})
-	return names
+	return finds, err
+}
+
+func containsAll(text string, words []string) bool {
+	return !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(text, w) })
+}
+
+var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
+
+func skipped(dir string) bool {
+	base := path.Base(dir)
+	return dir == "hack/words" || base == "testdata" || base == "bin" || len(base) > 1 && base[0] == '.'
+}
+
+// pattern matches the words in a sentence, where a line of a comment may end between
+// two of them, and in an identifier: theirTombstone, TombstoneDir.
+func (t term) pattern() *regexp.Regexp {
+	words := strings.Fields(t.words)
+	title := make([]string, len(words))
+	for i, w := range words {
+		title[i] = strings.ToUpper(w[:1]) + w[1:]
+		words[i] = "(?:" + w + "|" + title[i] + "|" + strings.ToUpper(w) + ")"
+	}
+	const apart = `(?:-|_|[ \t]*(?:\n[ \t]*(?://|#|\*|>)?[ \t]*)?)`
+	return regexp.MustCompile(`(?:^|[^\pL])` + strings.Join(words, apart) + `(?:$|[^\pL])` +
+		`|\p{Ll}` + strings.Join(title, "") + `(?:$|[^\p{Ll}])|` + strings.Join(title, "") + `\p{Lu}`)
 }
