@@ -79,14 +79,14 @@ type liver struct {
 	life
 	volume *volume
 	random *rand.Rand
-	// size is what the volume was last expanded to, in MiB.
+	// size is what the volume was last expanded to, in bytes.
 	size int
 	// mounted are the pods that have the volume, and must keep it.
 	mounted map[string]bool
 }
 
 func (w *world) newLiver(f life) *liver {
-	l := &liver{world: w, life: f, random: w.random("life"), size: 8, mounted: map[string]bool{}}
+	l := &liver{world: w, life: f, random: w.random("life"), size: 8 << 20, mounted: map[string]bool{}}
 	for _, v := range w.volumes {
 		if v.driver == l.flexDriver {
 			l.volume = v
@@ -121,7 +121,7 @@ func (l *liver) argv(c callout) []string {
 	case flex.CommandUnmount, flex.CommandUnmountDevice:
 		return []string{string(c.command), l.dir(c)}
 	case flex.CommandExpandFS:
-		return []string{string(c.command), options, device, l.dir(c), strconv.Itoa(l.size << 20), strconv.Itoa(l.size<<20 - 1)}
+		return []string{string(c.command), options, device, l.dir(c), strconv.Itoa(l.size), strconv.Itoa(l.size - 1)}
 	}
 	panic("no arguments known for " + c.String())
 }
@@ -169,7 +169,7 @@ func (l *liver) made(c callout) error {
 		}
 	case flex.CommandExpandFS:
 		views, err := csidriver.Inspect(l.disks())
-		if got := views[l.volume.handle].Capacity; err != nil || got < int64(l.size)<<20 {
+		if got := views[l.volume.handle].Capacity; err != nil || got < int64(l.size) {
 			return fmt.Errorf("after %s the volume has %d bytes, %w", c, got, err)
 		}
 	case flex.CommandUnmount, flex.CommandUnmountDevice:
