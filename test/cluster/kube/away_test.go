@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -140,7 +141,8 @@ func testWatches(t *testing.T, p *controlplane.Plane) {
 	}
 }
 
-// testReplaced: an object that has replaced the one to delete stays.
+// testReplaced: an object that has replaced the one to delete stays. It does so just before
+// the request, which names the object that the cache has.
 func testReplaced(t *testing.T, p *controlplane.Plane) {
 	d, x := start(t, p, "node-1"), attacher{p, t}
 	a := volume("replaced", "node-1")
@@ -150,19 +152,31 @@ func testReplaced(t *testing.T, p *controlplane.Plane) {
 	testenv.Eventually(t, "it is known", func() bool { lost, err := d.Lost(a); return err == nil && !lost })
 	d.proxy.Fail(controlplane.Fault{Verb: "watch", Code: 503, Times: 1000})
 	d.proxy.CutWatches()
-	client := p.Admin().StorageV1().VolumeAttachments()
 	old := x.get(name(a))
-	if err := client.Delete(t.Context(), name(a), metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	x.detach(name(a))
-	fresh := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: old.Name, Labels: old.Labels}, Spec: old.Spec}
-	fresh, err := client.Create(t.Context(), fresh, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	says(t, d.Detach(within(t, 5*time.Second), a), flex.CodeAborted, "delete VolumeAttachment")
-	if o := x.get(name(a)); !there(o) || o.UID != fresh.UID {
+	var fresh *storagev1.VolumeAttachment
+	replace := sync.OnceFunc(func() {
+		client := p.Admin().StorageV1().VolumeAttachments()
+		if err := client.Delete(t.Context(), old.Name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+		x.detach(old.Name)
+		var err error
+		fresh, err = client.Create(t.Context(), &storagev1.VolumeAttachment{
+			ObjectMeta: metav1.ObjectMeta{Name: old.Name, Labels: old.Labels}, Spec: old.Spec,
+		}, metav1.CreateOptions{})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	d.proxy.Meet(func(r controlplane.Request) *controlplane.Fault {
+		if r.Verb == "delete" {
+			replace()
+		}
+		return nil
+	})
+	says(t, d.Detach(within(t, time.Minute), a), flex.CodeAborted, "delete VolumeAttachment")
+	d.proxy.Meet(nil)
+	if o := x.get(name(a)); fresh == nil || !there(o) || o.UID != fresh.UID {
 		t.Errorf("it deleted another: %v", o)
 	}
 	d.proxy.Heal()
