@@ -357,7 +357,14 @@ CASE ?= .
 .PHONY: test-storage
 test-storage: setup build $(TOOLS)/gotestsum ## real NFS, SMB, LVM and iSCSI, in guests with a kernel of their own; or CASE=regexp DRIVERS=folder
 	@FLEX_STORAGE_ROOT=$$(hack/storage-root) DRIVERS=$(abspath $(DRIVERS)) \
-		$(COUNT) run storage -count=1 -timeout 2h -run '$(CASE)' ./test/storage
+		$(COUNT) run storage -count=1 -timeout 2h -run '$(CASE)' -skip '$(CEPH)' ./test/storage
+
+# What needs the root file system with Ceph, and takes minutes to have a cluster.
+CEPH := ^TestRBD
+.PHONY: test-ceph
+test-ceph: setup build $(TOOLS)/gotestsum ## the same for Ceph; or CASE=regexp DRIVERS=folder
+	@FLEX_STORAGE_ROOT=$$(hack/storage-root full) DRIVERS=$(abspath $(DRIVERS)) \
+		$(COUNT) run ceph -count=1 -timeout 4h -run '$(or $(filter-out .,$(CASE)),$(CEPH))' ./test/storage
 
 # Power cuts at random moments: CUTS of each test, from SEED.
 CUTS ?= 200

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -32,6 +33,8 @@ type node struct {
 	csi    *csiDriver
 	// served is the daemon's process.
 	served *daemon.Process
+	// edits are pairs of what is changed in a preset, and to what.
+	edits []string
 }
 
 // csiDriver is a CSI driver of the node.
@@ -92,10 +95,26 @@ func (n *node) configure(name, preset, kind string, flags ...string) {
 	}
 	// With access to an API server the daemon finds the socket and reads the rest of the CSIDriver.
 	text := strings.Replace(string(config), "\n  volume:", "\n  endpoint: "+n.path("csi.sock")+"\n  podInfo: true\n  fsGroup: File\n  volume:", 1)
+	text = secretRef.ReplaceAllString(strings.NewReplacer(n.edits...).Replace(text), "file: "+n.path("secret.json"))
 	if err := os.WriteFile(n.path("config.yaml"), []byte(text), 0o600); err != nil {
 		n.t.Fatal(err)
 	}
 	n.alone(name, append(flags, "--backend", "csi", "--socket", n.bridge.Socket(), "--state-dir", n.bridge.StateDir())...)
+}
+
+// secretRef matches the name of a Secret, which the daemon reads from the API server.
+var secretRef = regexp.MustCompile(`secretRef: \{.*?, namespace: [^}]*\}`)
+
+// setSecret writes the Secret that a preset names to the file that the daemon reads in its place.
+func (n *node) setSecret(secret map[string]string) {
+	n.t.Helper()
+	text, err := json.Marshal(secret)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	if err := os.WriteFile(n.path("secret.json"), text, 0o600); err != nil {
+		n.t.Fatal(err)
+	}
 }
 
 func (n *node) startBridge() {

@@ -23,14 +23,20 @@ type Kind struct {
 	// Stage: volumes are mounted by NodeStageVolume, and bound by NodePublishVolume. Otherwise
 	// NodePublishVolume mounts.
 	Stage bool
+	// Below: what is staged is mounted in the staging path, at a directory with the handle's name.
+	Below bool
 	// MountGroup: the driver applies the group (VOLUME_MOUNT_GROUP).
 	MountGroup bool
 	// mount mounts a volume at a directory that is there.
 	mount func(ctx context.Context, v volume, dir string) error
 	// intact reports whether what is mounted is left; else it is mounted again. nil: it always is.
 	intact func(dir string) bool
-	// release gives up what the volume had on this node besides the mount; nil: nothing.
-	release func(ctx context.Context, id string) error
+	// release gives up what a volume that was staged at a path had on this node besides the mount;
+	// nil: nothing.
+	release func(ctx context.Context, staging string) error
+	// expand gives a volume that is staged at a path the size of its storage (EXPAND_VOLUME); nil:
+	// the driver has no such call.
+	expand func(ctx context.Context, v volume, staging string) error
 }
 
 // volume is what a request says of one.
@@ -38,12 +44,13 @@ type volume struct {
 	id               string
 	context, secrets map[string]string
 	capability       *csi.VolumeCapability_MountVolume
+	mode             csi.VolumeCapability_AccessMode_Mode
 	readOnly         bool
 }
 
 // Kinds returns all kinds by their names.
 func Kinds() map[string]Kind {
-	return map[string]Kind{"lvm": lvm(), "nfs": nfs(), "smb": smb()}
+	return map[string]Kind{"lvm": lvm(), "nfs": nfs(), "rbd": rbd(), "smb": smb()}
 }
 
 type options struct {

@@ -38,6 +38,7 @@ func (n *node) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeG
 func (n *node) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
 	has := map[csi.NodeServiceCapability_RPC_Type]bool{
 		csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME:     n.Stage,
+		csi.NodeServiceCapability_RPC_EXPAND_VOLUME:            n.expand != nil,
 		csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP:       n.MountGroup,
 		csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER: true,
 	}
@@ -54,8 +55,19 @@ func (n *node) NodeStageVolume(ctx context.Context, r *csi.NodeStageVolumeReques
 	if !n.Stage {
 		return nil, status.Error(codes.Unimplemented, "this driver stages nothing")
 	}
-	v := volume{id: r.GetVolumeId(), context: r.GetVolumeContext(), secrets: r.GetSecrets(), capability: r.GetVolumeCapability().GetMount()}
-	return &csi.NodeStageVolumeResponse{}, n.mountOnce(ctx, v, r.GetStagingTargetPath())
+	v := volume{
+		id: r.GetVolumeId(), context: r.GetVolumeContext(), secrets: r.GetSecrets(),
+		capability: r.GetVolumeCapability().GetMount(), mode: r.GetVolumeCapability().GetAccessMode().GetMode(),
+	}
+	return &csi.NodeStageVolumeResponse{}, n.mountOnce(ctx, v, n.staged(v.id, r.GetStagingTargetPath()))
+}
+
+// staged is where a volume is mounted that is staged at a path.
+func (n *node) staged(id, path string) string {
+	if n.Below && path != "" {
+		return path + "/" + id
+	}
+	return path
 }
 
 func (n *node) NodePublishVolume(ctx context.Context, r *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
@@ -70,7 +82,7 @@ func (n *node) NodePublishVolume(ctx context.Context, r *csi.NodePublishVolumeRe
 	v.readOnly = v.readOnly || slices.Contains(v.capability.GetMountFlags(), "ro")
 	return &csi.NodePublishVolumeResponse{}, n.show(ctx, v, r.GetTargetPath(), func() error {
 		// Whatever is there: the directory of the node, if nothing is staged.
-		return bind(context.WithoutCancel(ctx), r.GetStagingTargetPath(), r.GetTargetPath(), v.readOnly)
+		return bind(context.WithoutCancel(ctx), n.staged(v.id, r.GetStagingTargetPath()), r.GetTargetPath(), v.readOnly)
 	})
 }
 
@@ -134,24 +146,44 @@ func (n *node) NodeUnpublishVolume(ctx context.Context, r *csi.NodeUnpublishVolu
 	if n.Stage {
 		return &csi.NodeUnpublishVolumeResponse{}, hide(ctx, r.GetVolumeId(), r.GetTargetPath())
 	}
-	return &csi.NodeUnpublishVolumeResponse{}, n.unmountOnce(ctx, r.GetVolumeId(), r.GetTargetPath())
+	return &csi.NodeUnpublishVolumeResponse{}, n.unmountOnce(ctx, r.GetVolumeId(), r.GetTargetPath(), nil)
 }
 
 func (n *node) NodeUnstageVolume(ctx context.Context, r *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
-	return &csi.NodeUnstageVolumeResponse{}, n.unmountOnce(ctx, r.GetVolumeId(), r.GetStagingTargetPath())
+	staging := r.GetStagingTargetPath()
+	return &csi.NodeUnstageVolumeResponse{}, n.unmountOnce(ctx, r.GetVolumeId(), n.staged(r.GetVolumeId(), staging), func() error {
+		if n.release == nil {
+			return nil
+		}
+		return n.release(context.WithoutCancel(ctx), staging)
+	})
 }
 
 // unmountOnce ends the use of a volume's storage, unless a call for the same is under way.
-func (n *node) unmountOnce(ctx context.Context, id, path string) error {
+func (n *node) unmountOnce(ctx context.Context, id, path string, release func() error) error {
 	done, err := n.begin(id, path)
 	if err != nil {
 		return err
 	}
 	defer done()
-	if err := hide(ctx, id, path); err != nil || n.release == nil {
+	if err := hide(ctx, id, path); err != nil || release == nil {
 		return err
 	}
-	return n.release(ctx, id)
+	return release()
+}
+
+func (n *node) NodeExpandVolume(ctx context.Context, r *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
+	if n.expand == nil {
+		return nil, status.Error(codes.Unimplemented, "this driver expands nothing")
+	}
+	v, staging := volume{id: r.GetVolumeId(), capability: r.GetVolumeCapability().GetMount()}, r.GetStagingTargetPath()
+	done, err := n.begin(v.id, n.staged(v.id, staging))
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	// Like ceph-csi it does not say how large the volume is.
+	return &csi.NodeExpandVolumeResponse{}, n.expand(context.WithoutCancel(ctx), v, staging)
 }
 
 // hide unmounts what is at a path, and removes the directory. It looks at the path, as

@@ -81,6 +81,18 @@ func place(t *testing.T) (root, dir string) {
 	return root, dir
 }
 
+// Need skips the test that calls it unless the guests' root file system has a program.
+func Need(t *testing.T, program string) {
+	t.Helper()
+	root := os.Getenv(envRoot)
+	if os.Getenv(envInside) != "" || root == "" {
+		return // Run says that there is none
+	}
+	if _, err := os.Stat(filepath.Join(root, "usr/bin", program)); err != nil {
+		t.Skipf("the root file system has no %s (hack/storage-root full makes one that has): %v", program, err)
+	}
+}
+
 // RunLong is Run for a test of many minutes, which is skipped unless FLEX_STORAGE_LONG is set.
 func RunLong(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
