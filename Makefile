@@ -352,12 +352,17 @@ test-escape-sabotage: $(BIN)/testsum ## take one check after the other out of fl
 	@SABOTAGE='$(SABOTAGE)' $(TESTSUM) -step escape-sabotage run -count=1 -timeout 2h -run '^TestSabotage$$' ./test/escape/sabotage
 
 # Guests with servers of their own; their root file system is made once, into the user's cache.
-# CASE is a regular expression of tests, DRIVERS a folder with executables of real CSI drivers.
+# CASE and SKIP are regular expressions of tests, DRIVERS a folder with executables of real CSI drivers.
 CASE ?= .
 .PHONY: test-storage
 test-storage: setup build $(BIN)/testsum ## real NFS, SMB, LVM and iSCSI, in guests with a kernel of their own; or CASE=regexp DRIVERS=folder
 	@FLEX_STORAGE_ROOT=$$(hack/storage-root) DRIVERS=$(abspath $(DRIVERS)) \
-		$(TESTSUM) -step storage run -count=1 -timeout 2h -run '$(CASE)' ./test/storage
+		$(TESTSUM) -step storage run -count=1 -timeout 2h -run '$(CASE)' $(if $(SKIP),-skip '$(SKIP)') ./test/storage
+
+# Without the tests that wait for servers which are down, and those that cut the power.
+.PHONY: test-storage-fast
+test-storage-fast: SKIP = Outage|PowerOff
+test-storage-fast: test-storage ## the part of test-storage for CI: what does not wait for servers that are down
 
 # Power cuts at random moments: CUTS of each test, from SEED.
 CUTS ?= 200
