@@ -352,12 +352,17 @@ test-escape-sabotage: $(TOOLS)/gotestsum ## take one check after the other out o
 	@SABOTAGE='$(SABOTAGE)' $(COUNT) run escape-sabotage -count=1 -timeout 2h -run '^TestSabotage$$' ./test/escape/sabotage
 
 # Guests with servers of their own; their root file system is made once, into the user's cache.
-# CASE is a regular expression of tests, DRIVERS a folder with executables of real CSI drivers.
+# CASE and SKIP are regular expressions of tests, DRIVERS a folder with executables of real CSI drivers.
 CASE ?= .
 .PHONY: test-storage
 test-storage: setup build $(TOOLS)/gotestsum ## real NFS, SMB, LVM and iSCSI, in guests with a kernel of their own; or CASE=regexp DRIVERS=folder
 	@FLEX_STORAGE_ROOT=$$(hack/storage-root) DRIVERS=$(abspath $(DRIVERS)) \
-		$(COUNT) run storage -count=1 -timeout 2h -run '$(CASE)' -skip '$(CEPH)' ./test/storage
+		$(COUNT) run storage -count=1 -timeout 2h -run '$(CASE)' -skip '$(CEPH)$(if $(SKIP),|$(SKIP))' ./test/storage
+
+# Without the tests that wait for servers which are down, and those that cut the power.
+.PHONY: test-storage-fast
+test-storage-fast: SKIP = Outage|PowerOff
+test-storage-fast: test-storage ## the part of test-storage for CI: what does not wait for servers that are down
 
 # What needs the root file system with Ceph, and takes minutes to have a cluster.
 CEPH := ^TestRBD

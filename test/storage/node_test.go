@@ -140,10 +140,11 @@ func (n *node) start(cmd *exec.Cmd, socket string) *daemon.Process {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	n.t.Cleanup(func() {
+	t := n.t // a later test may have the node then
+	t.Cleanup(func() {
 		_ = p.End(unix.SIGKILL) // it may have been ended
-		if n.t.Failed() {
-			n.t.Logf("%s said:\n%s", filepath.Base(cmd.Path), p.Said(20_000))
+		if t.Failed() {
+			t.Logf("%s said:\n%s", filepath.Base(cmd.Path), p.Said(20_000))
 		}
 	})
 	return p

@@ -1,16 +1,21 @@
 package storage_test
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/flex2csi/flex2csi/test/storage/guest"
 )
 
-// An smbPreset is a FlexVolume driver of SMB shares.
+// An smbPreset is a FlexVolume driver of SMB shares, with volumes as its documents have them.
 type smbPreset struct {
 	preset, driver, fsType string
-	// options are those of its volumes.
+	// options are those of a volume.
 	options func(share, mountOptions string) map[string]string
+	// flags are the mount options of the documents' example.
+	flags string
+	// domain: the Secret may have one.
+	domain bool
 }
 
 func smbPresets() []smbPreset {
@@ -19,13 +24,14 @@ func smbPresets() []smbPreset {
 			return map[string]string{source: "//" + serverAddress + "/" + share, mountOptions: options}
 		}
 	}
+	const azures = "vers=3.0,dir_mode=0777,file_mode=0777"
 	return []smbPreset{
-		{"azure-cifs", "azure/cifs", "", named("source", "mountOptions")},
-		{"azure-smb", "microsoft.com/smb", "", named("source", "mountoptions")},
-		{"fstab-cifs", "fstab/cifs", "cifs", named("networkPath", "mountOptions")},
+		{"azure-cifs", "azure/cifs", "", named("source", "mountOptions"), azures, false},
+		{"azure-smb", "microsoft.com/smb", "", named("source", "mountoptions"), azures, true},
+		{"fstab-cifs", "fstab/cifs", "cifs", named("networkPath", "mountOptions"), "dir_mode=0755,file_mode=0644,noperm", false},
 		{"juliohm-cifs", "juliohm/cifs", "", func(share, options string) map[string]string {
-			return map[string]string{"server": serverAddress, "share": "/" + share, "opts": options}
-		}},
+			return map[string]string{"server": serverAddress, "share": "/" + share, "opts": options, "passwdMethod": "env"}
+		}, "domain=STORAGE,sec=ntlmssp", true},
 	}
 }
 
@@ -42,57 +48,59 @@ func (p smbPreset) bridge(t *testing.T, flags ...string) *node {
 	return n
 }
 
-const flagsOfExamples = "dir_mode=0777,file_mode=0777,vers=3.0"
-
 // TestSMBBridge: the volumes of the four FlexVolume drivers of SMB shares, as their vendors lay them
-// out, live on csi-driver-smb through our presets.
+// out, live on csi-driver-smb through our presets, with Secrets of every kind.
 func TestSMBBridge(t *testing.T) {
 	guest.Run(t, func(t *testing.T) {
 		newSMBServer(t)
-		alice := accounts()["simple"].secret()
 		for _, p := range smbPresets() {
-			t.Run(p.preset, func(t *testing.T) { life(t, p.volume(p.bridge(t), "pv", "share", flagsOfExamples, alice)) })
+			t.Run(p.preset, func(t *testing.T) { p.test(t) })
 		}
-		newBridged := func(t *testing.T) *volume {
-			p := smbPresets()[0]
-			return p.volume(p.bridge(t), "pv", "share", flagsOfExamples, alice)
-		}
-		t.Run("fsGroup", func(t *testing.T) { grouped(t, newBridged(t)) })
-		t.Run("crashes", func(t *testing.T) { crashes(t, newBridged(t)) })
-		t.Run("guest", func(t *testing.T) {
-			p := smbPresets()[2] // the fork of it that knows the option
-			v := p.volume(p.bridge(t), "pv", "public", "", nil)
-			v.options.User["guest"] = "true"
-			written(t, v)
-		})
 	})
 }
 
-// TestSMBBridgeShares: what is in Secrets and in names of shares reaches the server as it is, and
-// what the server refuses is answered with its reason.
+func (p smbPreset) test(t *testing.T) {
+	n := p.bridge(t)
+	run := func(name, flags string, secret map[string]string, test func(*testing.T, *volume)) {
+		t.Run(name, func(t *testing.T) {
+			n.t = t
+			test(t, p.volume(n, "pv", "share", flags, secret))
+		})
+	}
+	alice := accounts()["simple"].secret()
+	run("life", p.flags, alice, life)
+	run("fsGroup", p.flags, alice, grouped)
+	for name, a := range accounts() {
+		if name != "blanks" { // the CSI driver cuts them off
+			// A kernel reads names and passwords with its own character set, unless it is told.
+			run("accounts/"+name, "iocharset=utf8", a.secret(), written)
+		}
+	}
+	if p.domain {
+		inDomain := maps.Clone(alice)
+		inDomain["domain"] = "STORAGE"
+		run("domain", "", inDomain, written)
+	}
+	run("crashes", p.flags, alice, crashes) // the last: the node ends with it
+}
+
+// TestSMBBridgeShares: names of shares reach the server as they are, and what the server refuses is
+// answered with its reason.
 func TestSMBBridgeShares(t *testing.T) {
 	guest.Run(t, func(t *testing.T) {
 		newSMBServer(t)
 		p := smbPresets()[1]
 		n := p.bridge(t)
-		run := func(name, share string, secret map[string]string, test func(*testing.T, *volume)) {
+		alice := accounts()["simple"].secret()
+		run := func(name, share string, test func(*testing.T, *volume)) {
 			t.Run(name, func(t *testing.T) {
 				n.t = t
-				// A kernel reads names and passwords with its own character set, unless it is told.
-				test(t, p.volume(n, "pv", share, "iocharset=utf8", secret))
+				test(t, p.volume(n, "pv", share, "", alice))
 			})
 		}
-		for name, a := range accounts() {
-			if name == "blanks" {
-				continue // the CSI driver cuts them off
-			}
-			run("accounts/"+name, "share", a.secret(), written)
-		}
-		alice := accounts()["simple"].secret()
-		run("space", "my share", alice, written)
-		run("subdirectory", "share/sub/with space", alice, written)
-		run("read-only share", "ro", alice, unwritable)
-		run("domain", "share", map[string]string{"username": "alice", "password": alice["password"], "domain": "STORAGE"}, written)
+		run("space", "my share", written)
+		run("subdirectory", "share/sub/with space", written)
+		run("read-only share", "ro", unwritable)
 		t.Run("refused", func(t *testing.T) {
 			n.t = t
 			refused(t, func(share string, a account) *volume { return p.volume(n, "pv", share, "", a.secret()) })
@@ -100,6 +108,12 @@ func TestSMBBridgeShares(t *testing.T) {
 		t.Run("blanks", func(t *testing.T) {
 			n.t = t
 			refuse(t, p.volume(n, "pv", "share", "", accounts()["blanks"].secret()), "NodeStageVolume", "Permission denied")
+		})
+		t.Run("guest", func(t *testing.T) {
+			p := smbPresets()[2] // the fork of it that knows the option
+			v := p.volume(p.bridge(t), "pv", "public", "", nil)
+			v.options.User["guest"] = "true"
+			written(t, v)
 		})
 	})
 }

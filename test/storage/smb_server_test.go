@@ -70,11 +70,12 @@ E`)
 	return s
 }
 
+// start runs smbd in a process group of its own, which has its children too.
 func (s *smbServer) start() {
 	s.t.Helper()
 	s.sh(`setsid ip netns exec servers smbd --foreground --no-process-group </dev/null >/tmp/smbd.out 2>&1 &
 echo $! >/tmp/smbd.pid`)
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
 		c, err := net.Dial("tcp", serverAddress+":445")
 		if err == nil {
 			c.Close()
@@ -84,4 +85,23 @@ echo $! >/tmp/smbd.pid`)
 			s.t.Fatal(err)
 		}
 	}
+}
+
+// stop ends the server as a crash does.
+func (s *smbServer) stop() {
+	s.t.Helper()
+	s.sh(`kill -KILL -$(cat /tmp/smbd.pid)
+while pgrep --pgroup $(cat /tmp/smbd.pid) >/dev/null; do sleep .1; done`)
+}
+
+// stopped is the outage in which the machine is there and its clients are refused.
+func (s *smbServer) stopped() outage { return outage{begin: s.stop, end: s.start} }
+
+// changed is the outage in which the server has been given another configuration, by a script, until
+// a second one. Clients see it when they come back after a restart.
+func (s *smbServer) changed(begin, end string) outage {
+	restart := func(script string) func() {
+		return func() { s.t.Helper(); s.stop(); s.sh(script); s.start() }
+	}
+	return outage{begin: restart(begin), end: restart(end)}
 }

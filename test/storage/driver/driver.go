@@ -27,6 +27,8 @@ type Kind struct {
 	Below bool
 	// MountGroup: the driver applies the group (VOLUME_MOUNT_GROUP).
 	MountGroup bool
+	// Force: an unmount that hangs is forced.
+	Force bool
 	// mount mounts a volume at a directory that is there.
 	mount func(ctx context.Context, v volume, dir string) error
 	// intact reports whether what is mounted is left; else it is mounted again. nil: it always is.

@@ -2,20 +2,30 @@ package driver
 
 import (
 	"context"
+	"errors"
+	"os"
 	"strings"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
 
-// nfs stands for csi-driver-nfs. It has no mountPermissions, which are 0 there unless set.
+// nfs stands for csi-driver-nfs 4.13. It has no mountPermissions, which are 0 there unless set.
 func nfs() Kind {
 	return Kind{
-		CSIDriver: "nfs.csi.k8s.io", Program: "nfsplugin", mount: mountNFS,
+		CSIDriver: "nfs.csi.k8s.io", Program: "nfsplugin", Force: true, mount: mountNFS, intact: notStale,
 		Args: func(endpoint, nodeID string) []string {
 			return []string{"--endpoint=unix://" + endpoint, "--nodeid=" + nodeID}
 		},
 	}
+}
+
+// notStale reports whether a directory is still the one that was mounted, as far as the server
+// tells: what is not is mounted again.
+func notStale(dir string) bool {
+	_, err := os.Lstat(dir)
+	return !errors.Is(err, unix.ESTALE)
 }
 
 func mountNFS(ctx context.Context, v volume, dir string) error {

@@ -15,6 +15,7 @@ import (
 	"github.com/moby/sys/mountinfo"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	mountutils "k8s.io/mount-utils"
 )
 
 // mountTimeout is when csi-driver-nfs and csi-driver-smb answer that a mount takes too long. It goes
@@ -113,7 +114,7 @@ func (n *node) show(ctx context.Context, v volume, path string, mount func() err
 	if err := os.MkdirAll(path, 0o750); err != nil {
 		return status.Error(codes.Internal, err.Error())
 	}
-	mounted, err := mountinfo.Mounted(path)
+	mounted, err := isMounted(path)
 	if err == nil && mounted && n.intact != nil && !n.intact(path) {
 		mounted, err = false, run(context.WithoutCancel(ctx), "umount", path)
 	}
@@ -144,7 +145,7 @@ func (n *node) begin(id, path string) (done func(), err error) {
 
 func (n *node) NodeUnpublishVolume(ctx context.Context, r *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
 	if n.Stage {
-		return &csi.NodeUnpublishVolumeResponse{}, hide(ctx, r.GetVolumeId(), r.GetTargetPath())
+		return &csi.NodeUnpublishVolumeResponse{}, n.hide(ctx, r.GetVolumeId(), r.GetTargetPath())
 	}
 	return &csi.NodeUnpublishVolumeResponse{}, n.unmountOnce(ctx, r.GetVolumeId(), r.GetTargetPath(), nil)
 }
@@ -166,7 +167,7 @@ func (n *node) unmountOnce(ctx context.Context, id, path string, release func() 
 		return err
 	}
 	defer done()
-	if err := hide(ctx, id, path); err != nil || release == nil {
+	if err := n.hide(ctx, id, path); err != nil || release == nil {
 		return err
 	}
 	return release()
@@ -188,16 +189,16 @@ func (n *node) NodeExpandVolume(ctx context.Context, r *csi.NodeExpandVolumeRequ
 
 // hide unmounts what is at a path, and removes the directory. It looks at the path, as
 // k8s.io/mount-utils does, and so waits where the storage is silent, with or without its caller.
-func hide(ctx context.Context, id, path string) error {
+func (n *node) hide(ctx context.Context, id, path string) error {
 	if id == "" || !filepath.IsAbs(path) {
 		return status.Error(codes.InvalidArgument, "a volume_id and a path are required")
 	}
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	mounted, err := mountinfo.Mounted(path)
+	mounted, err := isMounted(path)
 	if err == nil && mounted {
-		err = run(context.WithoutCancel(ctx), "umount", path)
+		err = n.unmount(context.WithoutCancel(ctx), path)
 	}
 	if err == nil {
 		err = os.Remove(path)
@@ -206,4 +207,30 @@ func hide(ctx context.Context, id, path string) error {
 		return status.Errorf(codes.Internal, "failed to unmount target %q: %v", path, err)
 	}
 	return nil
+}
+
+// isMounted reports whether something is mounted at a path. What only a dead mount answers is
+// taken for one.
+func isMounted(path string) (bool, error) {
+	mounted, err := mountinfo.Mounted(path)
+	if mountutils.IsCorruptedMnt(err) {
+		return true, nil
+	}
+	return mounted, err
+}
+
+// forceAfter is when csi-driver-nfs takes an unmount for one that hangs.
+const forceAfter = 30 * time.Second
+
+func (n *node) unmount(ctx context.Context, path string) error {
+	if !n.Force {
+		return run(ctx, "umount", path)
+	}
+	limited, cancel := context.WithTimeout(ctx, forceAfter)
+	defer cancel()
+	err := run(limited, "umount", path)
+	if limited.Err() != nil {
+		err = run(ctx, "umount", "-f", path)
+	}
+	return err
 }
