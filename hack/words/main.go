@@ -19,7 +19,7 @@ func main() {
 		err = fmt.Errorf("%d words to replace; the list is hack/words/list.go", len(finds))
 	}
 	for _, f := range finds {
-		fmt.Println(f)
+		fmt.Fprintln(os.Stdout, f)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "words:", err)
