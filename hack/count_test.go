@@ -104,8 +104,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// A run that is interrupted ends at once, with the tests it has started, and counts
-// as failed. The terminal interrupts a whole process group.
+// A run that is interrupted ends at once, with the tests it has started. The terminal
+// interrupts a whole process group.
 func TestRunInterrupted(t *testing.T) {
 	b := newBench(t)
 	cmd := b.command(t, "", "run", "step", "-v", "./endless")
